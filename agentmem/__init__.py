@@ -1,0 +1,1 @@
+"""A conversation memory for agents that knows exactly what the model sees."""

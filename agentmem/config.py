@@ -1,0 +1,117 @@
+"""Frozen settings, checked when they are built."""
+
+from dataclasses import dataclass
+
+from agentmem.errors import ConfigError
+
+
+def _require(*, ok: bool, message: str) -> None:
+    if not ok:
+        raise ConfigError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """
+    Tokens of one prompt.
+
+    The recent window grows until prompt and reply fill *context*; then it slides, whole turns at
+    a time, until it takes *low_water* of its room. So the prompt's prefix, and with it the KV
+    cache, breaks once per slide and not once per turn.
+
+    Args:
+        context: tokens of prompt and reply together.
+        reply: tokens kept free for the reply.
+        low_water: the share of its room that the window keeps when it slides.
+    """
+
+    context: int = 4096
+    reply: int = 512
+    low_water: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(
+            ok=self.reply >= 1 and self.context > self.reply,
+            message=f"a budget needs 1 <= reply < context, got reply {self.reply} and context "
+            f"{self.context}",
+        )
+        _require(
+            ok=0 <= self.low_water <= 1,
+            message=f"low_water must be between 0 and 1, got {self.low_water}",
+        )
+
+    @property
+    def prompt(self) -> int:
+        """Tokens that the prompt may take."""
+        return self.context - self.reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """
+    How the next token is chosen.
+
+    Args:
+        max_tokens: tokens to generate at most; None means the reply reserve of the budget.
+        temperature: 0 is greedy.
+        top_p: the smallest set of tokens with this much probability; 1 is off.
+        top_k: the *top_k* likeliest tokens; None is off.
+        seed: of this request's own generator; None takes a fresh one.
+        stop: strings that end the text; they are not part of it.
+    """
+
+    max_tokens: int | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(
+            ok=self.max_tokens is None or self.max_tokens >= 1,
+            message=f"max_tokens must be at least 1, got {self.max_tokens}",
+        )
+        _require(
+            ok=0 <= self.temperature < float("inf"),
+            message=f"temperature must be a finite number from 0 up, got {self.temperature}",
+        )
+        _require(ok=0 < self.top_p <= 1, message=f"top_p must be in (0, 1], got {self.top_p}")
+        _require(
+            ok=self.top_k is None or self.top_k >= 1,
+            message=f"top_k must be at least 1, got {self.top_k}",
+        )
+        _require(
+            ok=isinstance(self.stop, tuple) and all(self.stop),
+            message=f"stop must be a tuple of non-empty strings, got {self.stop!r}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceConfig:
+    """
+    How a local model runs.
+
+    Args:
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``; auto takes CUDA where there is one.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is bfloat16 where the
+            device computes it fast and float32 elsewhere.
+        block_size: token positions in one KV block.
+        kv_bytes: memory for the KV pool; it is taken as it is needed, up to this.
+        prefill_chunk: prompt tokens in one forward pass.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    block_size: int = 16
+    kv_bytes: int = 1 << 30
+    prefill_chunk: int = 1024
+
+    def __post_init__(self) -> None:
+        _require(
+            ok=self.dtype in {"auto", "float32", "bfloat16", "float16"},
+            message=f"dtype must be auto, float32, bfloat16 or float16, got {self.dtype!r}",
+        )
+        for name in ("block_size", "kv_bytes", "prefill_chunk"):
+            value = getattr(self, name)
+            _require(ok=value >= 1, message=f"{name} must be at least 1, got {value}")

@@ -1,0 +1,161 @@
+"""
+Every exception of the package, in one tree.
+
+    AgentMemError
+    ├── ConfigError (ValueError)             a setting that cannot work
+    ├── InvalidInputError (ValueError)       a value refused at the door; nothing was stored
+    │   ├── InvalidTextError                 NUL or surrogates in a text
+    │   └── TranscriptError                  a message that breaks the order of calls and results
+    ├── StoreError
+    │   ├── DatabaseUrlError (ValueError)    no database can be opened under that URL
+    │   ├── SchemaVersionError               the database is older or newer than this package
+    │   ├── DatabaseBusyError                the lock or connection did not come in time
+    │   ├── SessionNotFoundError (LookupError)
+    │   └── ConflictError                    somebody else changed the row first
+    ├── ContextOverflowError                 pins and current turn do not fit the budget
+    └── InferenceError
+        ├── ModelLoadError                   no model can be loaded from there
+        ├── OutOfBlocksError                 the KV pool has too few free blocks right now
+        └── AdmissionError                   the request can never fit this model or its pool
+
+Each also inherits the builtin that a stranger would catch. Numbers are attributes; the
+message says what happened, with the numbers, and what to do.
+"""
+
+from collections.abc import Mapping
+
+
+class AgentMemError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ConfigError(AgentMemError, ValueError):
+    """A setting that cannot work, found when it was built."""
+
+
+class InvalidInputError(AgentMemError, ValueError):
+    """A value refused before anything was stored."""
+
+
+class InvalidTextError(InvalidInputError):
+    """
+    A text that not every database can hold: it has a NUL or a surrogate code point.
+
+    Attributes:
+        index: where in the text the first such character stands.
+    """
+
+    def __init__(self, what: str, text: str, index: int) -> None:
+        self.index = index
+        code = ord(text[index])
+        kind = "a NUL character" if code == 0 else "a lone surrogate"
+        super().__init__(
+            f"{what} has {kind} (U+{code:04X}) at index {index}, which cannot be stored: "
+            "pass it through agentmem.repair_text() first, which puts U+FFFD in its place"
+        )
+
+
+class TranscriptError(InvalidInputError):
+    """A message that would break the order of calls and results."""
+
+
+class StoreError(AgentMemError):
+    """The database refused or could not do what was asked; nothing was half done."""
+
+
+class DatabaseUrlError(StoreError, ValueError):
+    """No database can be opened under that URL."""
+
+
+class SchemaVersionError(StoreError):
+    """
+    The database is at another schema revision than this package.
+
+    Attributes:
+        found: the database's revision, None when its tables were made by something else.
+        expected: the revision that this package writes.
+    """
+
+    def __init__(self, message: str, *, found: str | None, expected: str) -> None:
+        self.found = found
+        self.expected = expected
+        super().__init__(message)
+
+
+class DatabaseBusyError(StoreError):
+    """A lock or a connection did not come in time; the operation can be retried as it is."""
+
+
+class SessionNotFoundError(StoreError, LookupError):
+    """No such session, branch or message for this namespace and user."""
+
+
+class ConflictError(StoreError):
+    """Somebody else changed the row first; read again and decide again."""
+
+
+class ContextOverflowError(AgentMemError):
+    """
+    The parts that may not be cut do not fit into the budget.
+
+    Attributes:
+        tokens_by_tier: what each tier that may not be cut would need.
+        context: tokens of the whole window.
+        reply: tokens kept free for the reply.
+    """
+
+    def __init__(self, tokens_by_tier: Mapping[str, int], *, context: int, reply: int) -> None:
+        self.tokens_by_tier = dict(tokens_by_tier)
+        self.context = context
+        self.reply = reply
+        needed = sum(tokens_by_tier.values())
+        table = ", ".join(f"{tier} {num}" for tier, num in tokens_by_tier.items())
+        super().__init__(
+            f"the prompt needs at least {needed} tokens ({table}) but the window of {context} less "
+            f"{reply} for the reply leaves {context - reply}: shorten the pins or the current "
+            "message, lower Budget.reply, or raise Budget.context; what was said stays stored"
+        )
+
+
+class InferenceError(AgentMemError):
+    """The local model could not do what was asked."""
+
+
+class ModelLoadError(InferenceError):
+    """No model can be loaded from there; the message names the place and the reason."""
+
+
+class OutOfBlocksError(InferenceError):
+    """
+    The KV pool has too few free blocks right now; nothing was taken.
+
+    Attributes:
+        needed, free, total: numbers of blocks.
+    """
+
+    def __init__(self, *, needed: int, free: int, total: int) -> None:
+        self.needed = needed
+        self.free = free
+        self.total = total
+        super().__init__(
+            f"need {needed} KV blocks but only {free} of {total} are free: wait for a request to "
+            "finish, or raise InferenceConfig.kv_bytes"
+        )
+
+
+class AdmissionError(InferenceError):
+    """
+    The request can never fit, however long it waits.
+
+    Attributes:
+        needed: tokens of the prompt and the reply.
+        limit: tokens that the model or its KV pool can hold.
+    """
+
+    def __init__(self, *, needed: int, limit: int, reason: str) -> None:
+        self.needed = needed
+        self.limit = limit
+        super().__init__(
+            f"the request needs {needed} tokens but {reason} holds {limit}: shorten the prompt, "
+            "lower max_tokens, or raise the limit"
+        )

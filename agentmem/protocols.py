@@ -1,0 +1,102 @@
+"""What one layer needs of another. Implementations do not import each other, only this."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agentmem.config import Sampling
+from agentmem.types import Generation, Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedChat:
+    """A list of messages as the chat template writes it, and the ids of that text."""
+
+    text: str
+    token_ids: tuple[int, ...] = field(repr=False)
+
+
+class TokenCounter(Protocol):
+    """Counts exactly as the model will: its own chat template and tokenizer."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Name tokenizer and template: the same fingerprint gives the same ids for ever."""
+        ...
+
+    def render(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool = True
+    ) -> RenderedChat:
+        """
+        Write *messages* as the model's template does, and give the ids.
+
+        Text of a message never becomes a control token, whatever it spells. A message whose
+        ``generated`` has this fingerprint keeps those ids.
+        """
+        ...
+
+    def count(self, message: Message) -> int:
+        """
+        Tell how many tokens *message* adds to a transcript that it is appended to.
+
+        Good enough to choose by; what was chosen is rendered and counted as a whole.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """
+    What is asked of a model.
+
+    *cache_salt* separates cached prefixes: only requests with the same salt share them.
+    """
+
+    token_ids: tuple[int, ...] = field(repr=False)
+    sampling: Sampling
+    cache_salt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """
+    A piece of a running generation.
+
+    The texts of all chunks together are the text of the result, which the last chunk carries.
+    A character is never split over two chunks.
+    """
+
+    text: str
+    result: Generation | None = None
+
+
+class LanguageModel(Protocol):
+    """Turns token ids into text."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and reply together that the model was made for."""
+        ...
+
+    @property
+    def counter(self) -> TokenCounter: ...
+
+    def stream(self, request: GenerationRequest) -> Iterator[Chunk]:
+        """
+        Generate; the last chunk carries the result.
+
+        Closing the iterator cancels the request and gives its memory back.
+
+        Raises:
+            AdmissionError: the request can never fit.
+        """
+        ...
+
+    def discard_prefix(
+        self, token_ids: Sequence[int], *, keep: int = 0, cache_salt: str = ""
+    ) -> None:
+        """Drop what is cached of *token_ids* after the first *keep* tokens, unless in use."""
+        ...

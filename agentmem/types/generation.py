@@ -1,0 +1,64 @@
+"""What a model gave, and what it cost."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agentmem.types.messages import StoredMessage
+from agentmem.types.prompt import Prompt
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one generation cost."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens whose keys and values were found in the cache, counted once."""
+
+    completion_tokens: int
+    ttft_s: float
+    """Seconds from the request to the first generated token."""
+
+    total_s: float
+
+    @property
+    def computed_tokens(self) -> int:
+        """Prompt tokens that the model had to prefill."""
+        return self.prompt_tokens - self.cached_tokens
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Decode speed after the first token; None for fewer than two tokens."""
+        if self.completion_tokens < 2 or self.total_s <= self.ttft_s:  # noqa: PLR2004 - two ends
+            return None
+        return (self.completion_tokens - 1) / (self.total_s - self.ttft_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """The result of one generation. *token_ids* spell *text*, stop tokens not included."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer of the model, the prompt that led to it and what it cost."""
+
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+    prompt: Prompt
+    message: StoredMessage | None
+    """The stored answer; None when the model ended without a word."""

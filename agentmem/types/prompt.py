@@ -1,0 +1,114 @@
+"""What the model sees, and the account of what it does not."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NewType
+
+from agentmem.types.messages import BranchId, Message
+
+AssemblyId = NewType("AssemblyId", int)
+
+
+class Tier(StrEnum):
+    """Where a piece of the prompt comes from, from most to least stable."""
+
+    TEMPLATE = "template"
+    """What the chat template adds of its own: default system text, generation prompt."""
+
+    PINNED = "pinned"
+    SUMMARY = "summary"
+    RECENT = "recent"
+    RETRIEVED = "retrieved"
+    CURRENT = "current"
+
+
+class Rule(StrEnum):
+    """Why something is not in a prompt."""
+
+    WINDOW = "left the window"
+    NOT_INHERITED = "not inherited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What became of the messages *first* to *last* (positions, both included)."""
+
+    first: int
+    last: int
+    tier: Tier | None
+    """The tier that shows them; None when they are not in the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncationRecord:
+    """
+    Messages that could have been in the prompt and are not, and why.
+
+    *first* and *last* are positions, both included. *num_tokens* is None for a range that was
+    never read, such as what lies before a window that was rebuilt from its end.
+    """
+
+    branch_id: BranchId
+    first: int
+    last: int
+    tier: Tier
+    """The tier that lost them."""
+
+    rule: Rule
+    num_tokens: int | None
+    room: int
+    """Tokens that tier had in this prompt."""
+
+    destination: str
+    """Where they are now; ``store`` means that ``Session.messages(first, last)`` reads them."""
+
+    assembly_id: AssemblyId | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """
+    What the model sees, and an account of it.
+
+    ``len(token_ids)`` is ``sum(tokens_by_tier.values())``, and *layout* covers each position of
+    the branch's view exactly once.
+    """
+
+    branch_id: BranchId
+    head: int
+    """Position of the newest message when the prompt was assembled."""
+
+    messages: tuple[Message, ...]
+    text: str
+    token_ids: tuple[int, ...] = field(repr=False)
+    tokens_by_tier: Mapping[Tier, int]
+    layout: tuple[Span, ...]
+    truncations: tuple[TruncationRecord, ...]
+    """What this assembly newly left out; what earlier ones left out is in the log already."""
+
+    context: int
+    reply: int
+    fingerprint: str
+    """Which tokenizer and template counted."""
+
+    assembly_id: AssemblyId | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def prompt_hash(self) -> str:
+        """SHA-256 over the token ids: two prompts are the same bytes if this is the same."""
+        packed = b"".join(token.to_bytes(4, "little") for token in self.token_ids)
+        return hashlib.sha256(packed).hexdigest()
+
+
+def freeze(mapping: Mapping[Tier, int]) -> Mapping[Tier, int]:
+    """Give a read-only copy of *mapping* in the order of the tiers, zeros left out."""
+    return MappingProxyType({tier: mapping[tier] for tier in Tier if mapping.get(tier)})
