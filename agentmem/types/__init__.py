@@ -32,6 +32,7 @@ from agentmem.types.messages import (
 )
 from agentmem.types.prompt import (
     AssemblyId,
+    AssemblyInfo,
     Prompt,
     Rule,
     Span,
@@ -39,14 +40,26 @@ from agentmem.types.prompt import (
     TruncationRecord,
     freeze,
 )
+from agentmem.types.sessions import (
+    MAX_NAME_CHARS,
+    BranchInfo,
+    BranchState,
+    Scope,
+    SessionInfo,
+    check_name,
+)
 from agentmem.types.text import (
     check_text,
     repair_text,
 )
 
 __all__ = [
+    "MAX_NAME_CHARS",
     "AssemblyId",
+    "AssemblyInfo",
     "BranchId",
+    "BranchInfo",
+    "BranchState",
     "FinishReason",
     "GeneratedIds",
     "Generation",
@@ -63,7 +76,9 @@ __all__ = [
     "Reply",
     "Role",
     "Rule",
+    "Scope",
     "SessionId",
+    "SessionInfo",
     "Span",
     "StoredMessage",
     "TextPart",
@@ -72,6 +87,7 @@ __all__ = [
     "TruncationRecord",
     "Turn",
     "Usage",
+    "check_name",
     "check_text",
     "freeze",
     "repair_text",

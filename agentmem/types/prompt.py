@@ -109,6 +109,26 @@ class Prompt:
         return hashlib.sha256(packed).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyInfo:
+    """A prompt as the log keeps it: everything but the text."""
+
+    id: AssemblyId
+    branch_id: BranchId
+    head: int
+    tokens_by_tier: Mapping[Tier, int]
+    layout: tuple[Span, ...]
+    prompt_hash: str
+    context: int
+    reply: int
+    fingerprint: str
+    created_at: datetime
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(self.tokens_by_tier.values())
+
+
 def freeze(mapping: Mapping[Tier, int]) -> Mapping[Tier, int]:
     """Give a read-only copy of *mapping* in the order of the tiers, zeros left out."""
     return MappingProxyType({tier: mapping[tier] for tier in Tier if mapping.get(tier)})
