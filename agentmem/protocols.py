@@ -1,6 +1,6 @@
 """What one layer needs of another. Implementations do not import each other, only this."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -84,11 +84,11 @@ class LanguageModel(Protocol):
     @property
     def counter(self) -> TokenCounter: ...
 
-    def stream(self, request: GenerationRequest) -> Iterator[Chunk]:
+    def stream(self, request: GenerationRequest) -> Generator[Chunk]:
         """
         Generate; the last chunk carries the result.
 
-        Closing the iterator cancels the request and gives its memory back.
+        Closing the generator cancels the request and gives its memory back.
 
         Raises:
             AdmissionError: the request can never fit.

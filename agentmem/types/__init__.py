@@ -38,6 +38,7 @@ from agentmem.types.prompt import (
     Span,
     Tier,
     TruncationRecord,
+    common_prefix,
     freeze,
 )
 from agentmem.types.sessions import (
@@ -89,6 +90,7 @@ __all__ = [
     "Usage",
     "check_name",
     "check_text",
+    "common_prefix",
     "freeze",
     "repair_text",
 ]

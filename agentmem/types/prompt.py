@@ -1,7 +1,7 @@
 """What the model sees, and the account of what it does not."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -132,3 +132,10 @@ class AssemblyInfo:
 def freeze(mapping: Mapping[Tier, int]) -> Mapping[Tier, int]:
     """Give a read-only copy of *mapping* in the order of the tiers, zeros left out."""
     return MappingProxyType({tier: mapping[tier] for tier in Tier if mapping.get(tier)})
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Count the tokens that two sequences begin with alike."""
+    pairs = zip(one, other, strict=False)
+    shorter = min(len(one), len(other))
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)

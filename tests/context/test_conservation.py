@@ -1,0 +1,78 @@
+from agentmem.context import check_conservation
+from agentmem.types import (
+    AssemblyId,
+    AssemblyInfo,
+    BranchId,
+    Rule,
+    Span,
+    Tier,
+    TruncationRecord,
+)
+from tests.builders import NOON
+
+
+def assembly(*layout, head, number=1):
+    return AssemblyInfo(
+        id=AssemblyId(number),
+        branch_id=BranchId(1),
+        head=head,
+        tokens_by_tier={},
+        layout=layout,
+        prompt_hash="",
+        context=2,
+        reply=1,
+        fingerprint="words",
+        created_at=NOON,
+    )
+
+
+def record(first, last, number=1):
+    return TruncationRecord(
+        branch_id=BranchId(1),
+        first=first,
+        last=last,
+        tier=Tier.RECENT,
+        rule=Rule.WINDOW,
+        num_tokens=None,
+        room=0,
+        destination="store",
+        assembly_id=AssemblyId(number),
+    )
+
+
+LEFT = Span(first=1, last=2, tier=None)
+SHOWN = Span(first=3, last=4, tier=Tier.CURRENT)
+
+
+def test_shown_or_named_is_balanced():
+    assert check_conservation([assembly(LEFT, SHOWN, head=4)], [record(1, 2)]) == ()
+
+
+def test_two_records_may_name_one_run():
+    assert check_conservation([assembly(LEFT, SHOWN, head=4)], [record(2, 2), record(1, 1)]) == ()
+
+
+def test_a_message_that_no_record_names_is_found():
+    (found,) = check_conservation([assembly(LEFT, SHOWN, head=4)], [record(1, 1)])
+
+    assert found.spans == (Span(first=2, last=2, tier=None),)
+    assert found.problem == "left out without a record"
+
+
+def test_a_record_of_a_later_assembly_does_not_count():
+    assert check_conservation([assembly(LEFT, SHOWN, head=4)], [record(1, 2, number=2)]) != ()
+
+
+def test_a_message_outside_the_layout_is_found():
+    (found,) = check_conservation([assembly(SHOWN, head=4)], [])
+
+    assert found.spans == (LEFT,)
+    assert found.problem == "not in the layout"
+
+
+def test_a_message_that_is_in_the_layout_twice_is_found():
+    layout = (LEFT, Span(first=2, last=4, tier=Tier.CURRENT))
+
+    (found,) = check_conservation([assembly(*layout, head=4)], [record(1, 2)])
+
+    assert found.problem == "in the layout twice"
