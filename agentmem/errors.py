@@ -11,6 +11,7 @@ Every exception of the package, in one tree.
     │   ├── SchemaVersionError               the database is older or newer than this package
     │   ├── DatabaseBusyError                the lock or connection did not come in time
     │   ├── SessionNotFoundError (LookupError)
+    │   ├── PinNotFoundError (LookupError)
     │   └── ConflictError                    somebody else changed the row first
     ├── ContextOverflowError                 pins and current turn do not fit the budget
     └── InferenceError
@@ -88,6 +89,10 @@ class DatabaseBusyError(StoreError):
 
 class SessionNotFoundError(StoreError, LookupError):
     """No such session, branch or message for this namespace and user."""
+
+
+class PinNotFoundError(StoreError, LookupError):
+    """No pin of that key was ever set in that scope."""
 
 
 class ConflictError(StoreError):

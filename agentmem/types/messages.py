@@ -220,3 +220,5 @@ class Pin:
     scope: PinScope
     author: str
     created_at: datetime
+    is_removed: bool = False
+    """This version says that the pin was taken away; its text is empty."""

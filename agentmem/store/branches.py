@@ -1,0 +1,100 @@
+"""Reading and locking branches: what every other part of the store begins with."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, select
+
+from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
+from agentmem.store.scoping import check_id, is_owner, not_found, owner_digest
+from agentmem.types import BranchId, BranchInfo, BranchState, Inherit, Scope, SessionId
+
+_BRANCH: Final[AnySelect] = (
+    select(
+        BranchRow.id,
+        BranchRow.session_id,
+        BranchRow.parent_id,
+        BranchRow.name,
+        BranchRow.forked_at,
+        BranchRow.head,
+        BranchRow.open_calls,
+        BranchRow.inherit,
+        BranchRow.state,
+        SessionRow.owner_id,
+    )
+    .join(SessionRow, SessionRow.id == BranchRow.session_id)
+    .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
+    .where(is_owner())
+)
+_ONE: Final = _BRANCH.where(BranchRow.id == bindparam("branch"))
+# The branch alone: locking the session too would make writers of its subtasks wait in turn.
+_LOCKED: Final = _ONE.with_for_update(of=BranchRow)
+_OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
+    BranchRow.id
+)
+
+
+def find_branch(
+    connection: Connection, scope: Scope, branch_id: BranchId, *, lock: bool = False
+) -> AnyRow:
+    """
+    Read a branch; with *lock*, keep other writers of it out until the transaction ends.
+
+    Raises:
+        SessionNotFoundError: no such branch of this scope.
+    """
+    check_id("branch", branch_id)
+    statement = _LOCKED if lock else _ONE
+    row = connection.execute(
+        statement, {"branch": branch_id, "owner": owner_digest(scope)}
+    ).one_or_none()
+    if row is None:
+        raise not_found("branch", branch_id, scope)
+    return row
+
+
+def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -> list[AnyRow]:
+    """
+    Read all branches of a session, oldest first.
+
+    Raises:
+        SessionNotFoundError: no such session of this scope.
+    """
+    check_id("session", session_id)
+    rows = connection.execute(
+        _OF_SESSION, {"session": session_id, "owner": owner_digest(scope)}
+    ).all()
+    if not rows:
+        raise not_found("session", session_id, scope)
+    return list(rows)
+
+
+def lineage(
+    connection: Connection, scope: Scope, branch: AnyRow, last: int | None = None
+) -> Iterator[tuple[AnyRow, int, int]]:
+    """
+    Walk from *branch* to ``main``: each branch, and the first and last position it gives the view.
+
+    A branch gives what is its own, cut where its child was forked off; that may be nothing.
+    """
+    limit = branch.head if last is None else min(last, branch.head)
+    while True:
+        yield branch, branch.forked_at + 1, limit
+        limit = min(limit, branch.forked_at)
+        if branch.parent_id is None:
+            return
+        branch = find_branch(connection, scope, branch.parent_id)
+
+
+def to_branch_info(row: AnyRow) -> BranchInfo:
+    """Give the value of a row that `find_branch` read."""
+    return BranchInfo(
+        id=BranchId(row.id),
+        session_id=SessionId(row.session_id),
+        name=row.name,
+        parent=None if row.parent_id is None else BranchId(row.parent_id),
+        forked_at=row.forked_at,
+        head=row.head,
+        inherit=Inherit(row.inherit),
+        state=BranchState(row.state),
+    )

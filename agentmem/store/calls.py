@@ -1,0 +1,216 @@
+"""
+Keeps transcripts legal: each call has a result, and each result a call, matched by an index.
+
+What a branch sees of calls ends where it, or an ancestor, inherited only the pins.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
+
+from agentmem.errors import TranscriptError
+from agentmem.store.branches import find_branch, lineage
+from agentmem.store.schema import AnyRow, BranchRow, ToolCallRow
+from agentmem.store.scoping import digest
+from agentmem.types import BranchId, Inherit, Message, Origin, Role, Scope, TextPart, ToolCall
+
+NO_RESULT: Final = "[no result was recorded for this call]"
+
+_COLUMNS: Final = (ToolCallRow.call_id, ToolCallRow.name, ToolCallRow.position)
+_OPEN: Final = (
+    select(*_COLUMNS)
+    .where(ToolCallRow.branch_id == bindparam("branch"), ToolCallRow.answered_at.is_(None))
+    .order_by(ToolCallRow.id)
+)
+_OPEN_AT: Final = (
+    select(*_COLUMNS)
+    .where(
+        ToolCallRow.branch_id == bindparam("branch"),
+        ToolCallRow.position <= bindparam("at"),
+        or_(ToolCallRow.answered_at.is_(None), ToolCallRow.answered_at > bindparam("at")),
+    )
+    .order_by(ToolCallRow.id)
+)
+_MADE: Final = (
+    select(ToolCallRow.id)
+    .where(
+        ToolCallRow.branch_id == bindparam("branch"),
+        ToolCallRow.digest == bindparam("digest"),
+        ToolCallRow.position <= bindparam("last"),
+    )
+    .limit(1)
+)
+_ANSWER: Final = (
+    update(ToolCallRow)
+    .where(
+        ToolCallRow.branch_id == bindparam("branch"),
+        ToolCallRow.digest == bindparam("call"),
+        ToolCallRow.position == bindparam("made_at"),
+        ToolCallRow.answered_at.is_(None),
+    )
+    .values(answered_at=bindparam("now_at"))
+)
+_SET_OPEN: Final = (
+    update(BranchRow)
+    .where(BranchRow.id == bindparam("branch"))
+    .values(open_calls=bindparam("number"))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call and where it was made and answered."""
+
+    id: str
+    name: str
+    position: int
+    answered_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A message with its place, ready to be written."""
+
+    position: int
+    message: Message
+    origin: Origin
+
+
+class Transcript:
+    """
+    Puts new messages after a branch's head, with what it takes to keep the order legal.
+
+    It only plans: `entries` are to be written by the caller, the calls by `write_calls`.
+    """
+
+    def __init__(self, connection: Connection, scope: Scope, branch: AnyRow) -> None:
+        self.entries: list[Entry] = []
+        self._connection = connection
+        self._scope = scope
+        self._branch = branch
+        self._open = _open_calls(connection, branch) if branch.open_calls else []
+        self._made: list[Call] = []
+        self._answered: list[Call] = []
+
+    @property
+    def head(self) -> int:
+        """Position of the newest message, those planned included."""
+        return int(self._branch.head) + len(self.entries)
+
+    @property
+    def num_open(self) -> int:
+        """Calls that still wait for their result."""
+        return len(self._open)
+
+    def add(self, message: Message, origin: Origin) -> None:
+        """
+        Plan one message, and before it what the transcript lacks.
+
+        Raises:
+            TranscriptError: a result for a call that has one, or for an unknown call while
+                others are open, which closing them would rob of their results.
+        """
+        if message.role is Role.TOOL:
+            self._answer(message, origin)
+            return
+        for call in tuple(self._open):
+            result = Message(
+                role=Role.TOOL,
+                parts=(TextPart(text=NO_RESULT),),
+                tool_call_id=call.id,
+                name=call.name,
+            )
+            self._answer(result, Origin.SYNTHETIC)
+        self._put(message, origin)
+        new = [Call(id=c.id, name=c.name, position=self.head) for c in message.tool_calls]
+        self._open += new
+        self._made += new
+
+    def write_calls(self) -> None:
+        """Store the calls that were made and answered."""
+        branch_id = self._branch.id
+        answered = {(call.id, call.position): call for call in self._answered}
+        if self._made:
+            made = [answered.pop((call.id, call.position), call) for call in self._made]
+            self._connection.execute(insert(ToolCallRow), [_row(branch_id, call) for call in made])
+        for call in answered.values():
+            self._connection.execute(
+                _ANSWER,
+                {
+                    "branch": branch_id,
+                    "call": digest(call.id),
+                    "made_at": call.position,
+                    "now_at": call.answered_at,
+                },
+            )
+
+    def _answer(self, result: Message, origin: Origin) -> None:
+        call_id = result.tool_call_id or ""
+        call = next((call for call in self._open if call.id == call_id), None)
+        if call is None:
+            self._refuse_second_result(call_id)
+            named = ToolCall(id=call_id, name=result.name or "tool")
+            self.add(Message(role=Role.ASSISTANT, tool_calls=(named,)), Origin.SYNTHETIC)
+            call = self._open[-1]
+        self._put(result, origin)
+        self._open.remove(call)
+        self._answered.append(replace(call, answered_at=self.head))
+
+    def _refuse_second_result(self, call_id: str) -> None:
+        if any(call.id == call_id for call in self._made) or self._was_made(call_id):
+            raise TranscriptError(
+                f"call {call_id!r} has its result already (or was closed without one, when the "
+                "conversation went on): a call has exactly one"
+            )
+        if self._open:
+            waiting = ", ".join(repr(call.id) for call in self._open)
+            raise TranscriptError(
+                f"there was no call {call_id!r}: the calls that wait for a result are {waiting}"
+            )
+
+    def _was_made(self, call_id: str) -> bool:
+        key = digest(call_id)
+        for branch, _, last in lineage(self._connection, self._scope, self._branch):
+            keys = {"branch": branch.id, "digest": key, "last": last}
+            if self._connection.execute(_MADE, keys).first():
+                return True
+            if branch.inherit == Inherit.PINS:
+                return False
+        return False
+
+    def _put(self, message: Message, origin: Origin) -> None:
+        self.entries.append(Entry(position=self.head + 1, message=message, origin=origin))
+
+
+def inherit_open_calls(
+    connection: Connection, scope: Scope, parent: AnyRow, *, child: BranchId, at: int
+) -> None:
+    """Give a new branch its own rows of the calls that are open where it was forked."""
+    holder = parent
+    # The branch in whose own part the fork lies knows every call that was open there.
+    while at < holder.forked_at and holder.parent_id is not None:
+        if holder.inherit == Inherit.PINS:
+            return
+        holder = find_branch(connection, scope, holder.parent_id)
+    rows = connection.execute(_OPEN_AT, {"branch": holder.id, "at": at}).all()
+    calls = [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
+    if calls:
+        connection.execute(insert(ToolCallRow), [_row(child, call) for call in calls])
+        connection.execute(_SET_OPEN, {"branch": child, "number": len(calls)})
+
+
+def _open_calls(connection: Connection, branch: AnyRow) -> list[Call]:
+    rows = connection.execute(_OPEN, {"branch": branch.id})
+    return [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
+
+
+def _row(branch_id: int, call: Call) -> dict[str, Any]:
+    return {
+        "branch_id": branch_id,
+        "digest": digest(call.id),
+        "call_id": call.id,
+        "name": call.name,
+        "position": call.position,
+        "answered_at": call.answered_at,
+    }

@@ -1,0 +1,118 @@
+"""Values to columns and back: a message that was stored is read as an equal value."""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from agentmem.errors import InvalidInputError, StoreError
+from agentmem.store.schema import AnyRow
+from agentmem.types import (
+    BranchId,
+    GeneratedIds,
+    ImagePart,
+    Message,
+    MessageId,
+    Origin,
+    Part,
+    ReasoningPart,
+    Role,
+    StoredMessage,
+    TextPart,
+    ToolCall,
+)
+
+
+def to_json(value: object) -> str:
+    """Write compact JSON; text stays as it is, so that it can be found in the database."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def encode(message: Message) -> dict[str, Any]:
+    """Give the columns that hold *message*, all but its place."""
+    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
+    generated = message.generated
+    return {
+        "role": message.role.value,
+        "parts": to_json([_encode_part(part) for part in message.parts]),
+        "tool_calls": to_json(calls) if calls else None,
+        "tool_call_id": message.tool_call_id,
+        "name": message.name,
+        "generated_by": generated.fingerprint if generated else None,
+        "generated_ids": _pack(generated.token_ids) if generated else None,
+    }
+
+
+def decode(row: AnyRow, branch_id: BranchId | None = None) -> StoredMessage:
+    """
+    Give the message of a row.
+
+    Raises:
+        StoreError: the row does not hold a message; it is never skipped.
+    """
+    try:
+        message = Message(
+            role=Role(row.role),
+            parts=tuple(_decode_part(part) for part in json.loads(row.parts)),
+            tool_calls=_decode_calls(row.tool_calls),
+            tool_call_id=row.tool_call_id,
+            name=row.name,
+            generated=_decode_generated(row),
+        )
+        origin = Origin(row.origin)
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        raise StoreError(f"the row of message {row.id} is damaged: {error}") from error
+    return StoredMessage(
+        id=MessageId(row.id),
+        branch_id=branch_id or BranchId(row.branch_id),
+        position=row.position,
+        message=message,
+        origin=origin,
+        created_at=row.created_at,
+    )
+
+
+def _encode_part(part: Part) -> dict[str, str]:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart():
+            return {"type": "image", "url": part.url, "alt": part.alt}
+        case ReasoningPart():
+            return {"type": "reasoning", "text": part.text}
+
+
+def _decode_part(part: Mapping[str, str]) -> Part:
+    match part["type"]:
+        case "text":
+            return TextPart(text=part["text"])
+        case "image":
+            return ImagePart(url=part["url"], alt=part["alt"])
+        case "reasoning":
+            return ReasoningPart(text=part["text"])
+        case unknown:
+            raise ValueError(f"unknown kind of part {unknown!r}")
+
+
+def _decode_calls(text: str | None) -> tuple[ToolCall, ...]:
+    if text is None:
+        return ()
+    return tuple(
+        ToolCall(id=call_id, name=name, arguments=arguments)
+        for call_id, name, arguments in json.loads(text)
+    )
+
+
+def _decode_generated(row: AnyRow) -> GeneratedIds | None:
+    if row.generated_by is None:
+        return None
+    packed = row.generated_ids
+    token_ids = struct.unpack(f"<{len(packed) // 4}I", packed)
+    return GeneratedIds(fingerprint=row.generated_by, token_ids=token_ids)
+
+
+def _pack(token_ids: tuple[int, ...]) -> bytes:
+    try:
+        return struct.pack(f"<{len(token_ids)}I", *token_ids)
+    except struct.error as error:
+        raise InvalidInputError(f"a token id does not fit 32 bits: {error}") from error

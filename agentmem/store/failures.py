@@ -1,0 +1,89 @@
+"""The one place where a database's errors become ours, so that none escapes as it is."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import exc
+
+from agentmem.errors import DatabaseBusyError, DatabaseUrlError, StoreError
+
+_SQLITE_BUSY: Final = {5, 6}
+_SQLITE_NO_DATABASE: Final = {14, 26}
+_HINTS: Final[dict[int | str | None, str]] = {
+    8: "it cannot be written: check the permissions of the file and its folder",
+    10: "the disk reports an input or output error",
+    11: "the file is damaged: restore it from a backup",
+    13: "the disk is full: nothing was stored",
+    "53100": "the disk is full: nothing was stored",
+}
+_POSTGRES_BUSY: Final = {"40001", "40P01", "55P03", "57014"}
+_POSTGRES_NO_DATABASE: Final = {"3D000", "28P01", "28000"}
+
+
+def mask(url: str) -> str:
+    """Give *url* without its password, also when it is no URL at all."""
+    without = re.sub(r"(://[^:/@]*:).*@", r"\1***@", url)
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", without)
+
+
+def one_line(error: BaseException) -> str:
+    """Give what the driver said, on one line and without SQLAlchemy's own additions."""
+    text = str(getattr(error, "orig", None) or error)
+    return " ".join(mask(text).split())
+
+
+def is_transient(error: exc.DBAPIError) -> bool:
+    """
+    Tell whether the same work may succeed if it is done again.
+
+    That holds for a lock that did not come and for a connection that broke, but not for a
+    commit that broke: `Database.write` looks at that case itself.
+    """
+    return error.connection_invalidated or _is_busy(error)
+
+
+def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
+    """Choose our error for one of SQLAlchemy's; *place* is the URL without its password."""
+    said = one_line(error)
+    if isinstance(error, exc.TimeoutError):
+        return DatabaseBusyError(
+            f"all connections to {place} are in use: {said}; try again, or use fewer threads"
+        )
+    if not isinstance(error, exc.DBAPIError):
+        return StoreError(f"{place}: {said}")
+    if _is_busy(error):
+        return DatabaseBusyError(f"{place} is locked by another writer: {said}; try again")
+    code = _code(error)
+    if code in _SQLITE_NO_DATABASE or code in _POSTGRES_NO_DATABASE:
+        return DatabaseUrlError(f"cannot open the database {place}: {said}")
+    # psycopg gives no code when there was no server to give one.
+    is_unreachable = code is None and isinstance(error, exc.OperationalError)
+    if error.connection_invalidated or is_unreachable:
+        return StoreError(f"cannot reach the database {place}: {said}")
+    hint = f": {_HINTS[code]}" if code in _HINTS else ""
+    return StoreError(f"{place}: {said}{hint}")
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Let no error of the database out of the block as it is."""
+    try:
+        yield
+    except exc.SQLAlchemyError as error:
+        raise translate(error, place) from error
+
+
+def _code(error: exc.DBAPIError) -> int | str | None:
+    """Give SQLite's primary result code or PostgreSQL's SQLSTATE."""
+    extended = getattr(error.orig, "sqlite_errorcode", None)
+    if extended is not None:
+        return int(extended) & 0xFF
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    return state
+
+
+def _is_busy(error: exc.DBAPIError) -> bool:
+    code = _code(error)
+    return code in _SQLITE_BUSY or code in _POSTGRES_BUSY

@@ -1,0 +1,226 @@
+"""Messages: appended at the end of a branch, read by position, never changed."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from agentmem.errors import ConflictError, InvalidInputError
+from agentmem.store.branches import find_branch, lineage
+from agentmem.store.calls import Transcript
+from agentmem.store.codec import decode, encode, to_json
+from agentmem.store.engine import Database
+from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
+from agentmem.types import (
+    BranchId,
+    BranchState,
+    Message,
+    MessageId,
+    Origin,
+    Role,
+    Scope,
+    StoredMessage,
+    check_name,
+)
+
+_MAX_POSITION: Final = 2**63 - 1
+_INSERT: Final = insert(MessageRow).returning(MessageRow.id, sort_by_parameter_order=True)
+_MOVE_HEAD: Final = (
+    update(BranchRow)
+    .where(BranchRow.id == bindparam("branch"))
+    .values(head=bindparam("last"), open_calls=bindparam("number"), updated_at=bindparam("moment"))
+)
+_RANGE: Final = (
+    select(MessageRow.__table__)
+    .where(
+        MessageRow.branch_id == bindparam("branch"),
+        MessageRow.position >= bindparam("from"),
+        MessageRow.position <= bindparam("to"),
+    )
+    .order_by(MessageRow.position)
+)
+# The value stands in the statement itself, so that the partial index is found.
+_PROMOTED: Final = _RANGE.where(MessageRow.origin == Origin.PROMOTED.value)
+_APPENDED: Final = select(AppendRow.first, AppendRow.last, AppendRow.content).where(
+    AppendRow.branch_id == bindparam("branch"), AppendRow.client_key == bindparam("key")
+)
+
+
+class Messages:
+    """What was said in a branch, by position."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def append(
+        self,
+        scope: Scope,
+        branch_id: BranchId,
+        messages: Sequence[Message],
+        *,
+        origin: Origin = Origin.SAID,
+        client_key: str | None = None,
+    ) -> tuple[StoredMessage, ...]:
+        """
+        Store *messages* at the end of a branch, all or none, and give what was stored.
+
+        The transcript stays legal, so more may be stored than was given: a synthetic result for
+        each call that is still open when the talk goes on, a synthetic call before a result that
+        nobody asked for. With a *client_key* a retry gives the first result and stores nothing.
+
+        Raises:
+            InvalidInputError: there are no messages, or one has the system role.
+            TranscriptError: a second result for a call, or one for an unknown call while others
+                are open.
+            SessionNotFoundError: no such branch of this scope.
+            ConflictError: the branch is not open, or the key was used for something else.
+        """
+        if not messages:
+            raise InvalidInputError("there is no message to append")
+        if any(message.role is Role.SYSTEM for message in messages):
+            raise InvalidInputError("a system message is made from pins: set a pin instead")
+        if client_key is not None:
+            check_name("client key", client_key)
+        columns = {id(message): encode(message) for message in messages}
+        content = _content_hash([columns[id(message)] for message in messages], origin)
+
+        def work(connection: Connection) -> tuple[StoredMessage, ...]:
+            branch = find_branch(connection, scope, branch_id, lock=True)
+            if client_key is not None:
+                first_time = _find_appended(connection, branch, client_key, content)
+                if first_time is not None:
+                    return first_time
+            if branch.state != BranchState.OPEN:
+                raise ConflictError(
+                    f"branch {branch_id} ({branch.name!r}) is {branch.state}: nothing can be "
+                    "appended to it"
+                )
+            transcript = Transcript(connection, scope, branch)
+            for message in messages:
+                transcript.add(message, origin)
+            stored = self._write(connection, branch_id, transcript, columns)
+            if client_key is not None:
+                key = {
+                    "branch_id": branch_id,
+                    "client_key": client_key,
+                    "first": stored[0].position,
+                    "last": stored[-1].position,
+                    "content": content,
+                }
+                connection.execute(insert(AppendRow), key)
+            return stored
+
+        return self._database.write(work)
+
+    def read(
+        self, scope: Scope, branch_id: BranchId, first: int = 1, last: int | None = None
+    ) -> tuple[StoredMessage, ...]:
+        """
+        Give the messages *first* to *last* (both included) of a branch's view, in order.
+
+        Up to the fork they are its ancestors', each with the branch that holds it. Positions that
+        do not exist are left out.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+        """
+        return self._read(_RANGE, scope, branch_id, first, last)
+
+    def promoted(
+        self, scope: Scope, branch_id: BranchId, first: int = 1, last: int | None = None
+    ) -> tuple[StoredMessage, ...]:
+        """
+        Give those of `read` that a subtask handed back, whatever lies between them.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+        """
+        return self._read(_PROMOTED, scope, branch_id, first, last)
+
+    def _read(
+        self, statement: Any, scope: Scope, branch_id: BranchId, first: int, last: int | None
+    ) -> tuple[StoredMessage, ...]:
+        lowest = max(1, min(first, _MAX_POSITION))
+        highest = None if last is None else max(0, min(last, _MAX_POSITION))
+
+        def work(connection: Connection) -> list[AnyRow]:
+            branch = find_branch(connection, scope, branch_id)
+            pieces: list[AnyRow] = []
+            for holder, start, stop in lineage(connection, scope, branch, highest):
+                bounds = {"branch": holder.id, "from": max(start, lowest), "to": stop}
+                if bounds["from"] <= stop:
+                    pieces[:0] = connection.execute(statement, bounds).all()
+                if start <= lowest:
+                    break
+            return pieces
+
+        return tuple(decode(row) for row in self._database.read(work))
+
+    def _write(
+        self,
+        connection: Connection,
+        branch_id: BranchId,
+        transcript: Transcript,
+        columns: dict[int, dict[str, Any]],
+    ) -> tuple[StoredMessage, ...]:
+        now = self._clock()
+        rows = [
+            {
+                "branch_id": branch_id,
+                "position": entry.position,
+                "origin": entry.origin.value,
+                "created_at": now,
+                **(columns.get(id(entry.message)) or encode(entry.message)),
+            }
+            for entry in transcript.entries
+        ]
+        ids = connection.execute(_INSERT, rows).scalars().all()
+        transcript.write_calls()
+        connection.execute(
+            _MOVE_HEAD,
+            {
+                "branch": branch_id,
+                "last": transcript.head,
+                "number": transcript.num_open,
+                "moment": now,
+            },
+        )
+        return tuple(
+            StoredMessage(
+                id=MessageId(row_id),
+                branch_id=branch_id,
+                position=entry.position,
+                message=entry.message,
+                origin=entry.origin,
+                created_at=now,
+            )
+            for row_id, entry in zip(ids, transcript.entries, strict=True)
+        )
+
+
+def _content_hash(columns: Sequence[dict[str, Any]], origin: Origin) -> bytes:
+    hasher = hashlib.sha256(origin.encode())
+    for message in columns:
+        ids = message["generated_ids"]
+        plain = {**message, "generated_ids": ids.hex() if ids is not None else None}
+        hasher.update(to_json(plain).encode())
+    return hasher.digest()
+
+
+def _find_appended(
+    connection: Connection, branch: AnyRow, client_key: str, content: bytes
+) -> tuple[StoredMessage, ...] | None:
+    """Give what the first append with this key stored, None if there was none."""
+    found = connection.execute(_APPENDED, {"branch": branch.id, "key": client_key}).one_or_none()
+    if found is None:
+        return None
+    if found.content != content:
+        raise ConflictError(
+            f"client key {client_key!r} was used in this branch for other messages (positions "
+            f"{found.first} to {found.last}): take a new key for new content"
+        )
+    bounds = {"branch": branch.id, "from": found.first, "to": found.last}
+    return tuple(decode(row) for row in connection.execute(_RANGE, bounds))

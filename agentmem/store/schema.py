@@ -1,0 +1,271 @@
+"""
+The tables, as SQLAlchemy mappings. Rows never leave this folder: callers get values.
+
+A word that may grow (role, state, tier) is text and not a database enum, so that a new one needs
+no migration. JSON is text too: JSONB refuses some escapes and reorders keys.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Row,
+    Select,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+AnySelect: TypeAlias = Select[*tuple[Any, ...]]
+
+# SQLite numbers rows by itself only in a column of the type INTEGER.
+BigInt = BigInteger().with_variant(Integer, "sqlite")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment, always aware and in UTC on our side. SQLite keeps it without a zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        assert value.tzinfo is not None, "a naive datetime reached the store"
+        moment = value.astimezone(UTC)
+        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Names constraints alike on every database, so that a migration can find them again."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {int: BigInt, str: Text(), bytes: LargeBinary(), datetime: UtcDateTime()}  # noqa: RUF012 - SQLAlchemy reads it from the class
+
+
+def _key() -> Mapped[int]:
+    return mapped_column(primary_key=True, autoincrement=True)
+
+
+def _ref(column: str, *, index: bool = False) -> Mapped[int]:
+    return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=index)
+
+
+def _maybe_ref(column: str) -> Mapped[int | None]:
+    return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=True)
+
+
+class OwnerRow(Base):
+    """
+    One user of one namespace.
+
+    *digest* stands for both in a unique index: two names of 500 characters are longer than a
+    PostgreSQL index entry can be.
+    """
+
+    __tablename__ = "owner"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = _key()
+    digest: Mapped[bytes] = mapped_column(unique=True)
+    namespace: Mapped[str]
+    user: Mapped[str]
+
+
+class SessionRow(Base):
+    """One conversation."""
+
+    __tablename__ = "session"
+    __table_args__ = (UniqueConstraint("owner_id", "key"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = _key()
+    owner_id: Mapped[int] = _ref("owner.id")
+    key: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class BranchRow(Base):
+    """
+    A line of a session, and the row that is locked by whoever appends to it.
+
+    Counts and times of a session are kept here, not in its own row, so that writers of two
+    branches do not wait for each other.
+    """
+
+    __tablename__ = "branch"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = _key()
+    session_id: Mapped[int] = _ref("session.id", index=True)
+    parent_id: Mapped[int | None] = _maybe_ref("branch.id")
+    name: Mapped[str]
+    forked_at: Mapped[int]
+    head: Mapped[int]
+    open_calls: Mapped[int]
+    inherit: Mapped[str]
+    state: Mapped[str]
+    updated_at: Mapped[datetime]
+
+
+class MessageRow(Base):
+    """One message; *position* is dense and unique in its branch."""
+
+    __tablename__ = "message"
+    __table_args__ = (
+        UniqueConstraint("branch_id", "position"),
+        Index(
+            "ix_message_promoted",
+            "branch_id",
+            "position",
+            sqlite_where=text("origin = 'promoted'"),
+            postgresql_where=text("origin = 'promoted'"),
+        ),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = _key()
+    branch_id: Mapped[int] = _ref("branch.id")
+    position: Mapped[int]
+    role: Mapped[str]
+    origin: Mapped[str]
+    parts: Mapped[str]
+    tool_calls: Mapped[str | None]
+    tool_call_id: Mapped[str | None]
+    name: Mapped[str | None]
+    generated_by: Mapped[str | None]
+    generated_ids: Mapped[bytes | None]
+    created_at: Mapped[datetime]
+
+
+class ToolCallRow(Base):
+    """
+    Who called what and where it was answered: the index that keeps transcripts legal.
+
+    A branch that inherits calls still open at its fork has a row of its own for each.
+    *digest* stands for *call_id*, which has no limit of length.
+    """
+
+    __tablename__ = "tool_call"
+    __table_args__ = (
+        Index(None, "branch_id", "digest", "position"),
+        Index(None, "branch_id", "answered_at"),
+    )
+
+    id: Mapped[int] = _key()
+    branch_id: Mapped[int] = _ref("branch.id")
+    digest: Mapped[bytes]
+    call_id: Mapped[str]
+    name: Mapped[str]
+    position: Mapped[int]
+    answered_at: Mapped[int | None]
+
+
+class AppendRow(Base):
+    """What was stored under a client key, so that a retry gives it back."""
+
+    __tablename__ = "append"
+
+    branch_id: Mapped[int] = mapped_column(
+        ForeignKey("branch.id", ondelete="CASCADE"), primary_key=True
+    )
+    client_key: Mapped[str] = mapped_column(primary_key=True)
+    first: Mapped[int]
+    last: Mapped[int]
+    content: Mapped[bytes]
+
+
+class PinRow(Base):
+    """
+    A pin; its id is the order of first setting, *version* the newest one.
+
+    *target_id* is the owner's, the session's or the branch's id, as *scope* says. It repeats one
+    of the three references because a unique index takes two NULLs for different.
+    """
+
+    __tablename__ = "pin"
+    __table_args__ = (
+        UniqueConstraint("scope", "target_id", "key"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = _key()
+    scope: Mapped[str]
+    target_id: Mapped[int]
+    key: Mapped[str]
+    version: Mapped[int]
+    owner_id: Mapped[int] = _ref("owner.id", index=True)
+    session_id: Mapped[int | None] = _maybe_ref("session.id")
+    branch_id: Mapped[int | None] = _maybe_ref("branch.id")
+
+
+class PinVersionRow(Base):
+    """One version of a pin; without a text it says that the pin was removed."""
+
+    __tablename__ = "pin_version"
+
+    pin_id: Mapped[int] = mapped_column(ForeignKey("pin.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    text: Mapped[str | None]
+    author: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class AssemblyRow(Base):
+    """One prompt, without its text."""
+
+    __tablename__ = "assembly"
+    __table_args__ = (
+        Index(None, "branch_id", "context", "reply", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = _key()
+    branch_id: Mapped[int] = _ref("branch.id")
+    head: Mapped[int]
+    tokens_by_tier: Mapped[str]
+    layout: Mapped[str]
+    prompt_hash: Mapped[str]
+    context: Mapped[int]
+    reply: Mapped[int]
+    fingerprint: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class TruncationRow(Base):
+    """One entry of the log of what was left out."""
+
+    __tablename__ = "truncation"
+
+    id: Mapped[int] = _key()
+    assembly_id: Mapped[int] = _ref("assembly.id", index=True)
+    first: Mapped[int]
+    last: Mapped[int]
+    tier: Mapped[str]
+    rule: Mapped[str]
+    num_tokens: Mapped[int | None]
+    room: Mapped[int]
+    destination: Mapped[str]

@@ -1,0 +1,51 @@
+"""Whose rows: the clauses and checks by which an id alone opens nothing."""
+
+import hashlib
+from typing import Final
+
+from sqlalchemy import ColumnElement, bindparam
+
+from agentmem.errors import SessionNotFoundError
+from agentmem.store.schema import OwnerRow
+from agentmem.types import Scope
+
+_MAX_ID: Final = 2**63 - 1
+
+
+def digest(*names: str) -> bytes:
+    """Stand for *names* in an index. Lengths are part of it, so separators cannot collide."""
+    hasher = hashlib.sha256()
+    for name in names:
+        encoded = name.encode()
+        hasher.update(len(encoded).to_bytes(8, "little"))
+        hasher.update(encoded)
+    return hasher.digest()
+
+
+def owner_digest(scope: Scope) -> bytes:
+    """Stand for the namespace and the user."""
+    return digest(scope.namespace, scope.user)
+
+
+def is_owner() -> ColumnElement[bool]:
+    """Give the clause that every statement over rows of a session ends with."""
+    return OwnerRow.digest == bindparam("owner")
+
+
+def check_id(what: str, number: int) -> int:
+    """
+    Return *number* if a row could have it.
+
+    Raises:
+        SessionNotFoundError: no row can; SQLite and PostgreSQL would fail on it in their own ways.
+    """
+    if not isinstance(number, int) or not 0 < number <= _MAX_ID:
+        raise SessionNotFoundError(f"there is no {what} {number!r} here")
+    return number
+
+
+def not_found(what: str, name: object, scope: Scope) -> SessionNotFoundError:
+    """Say that something is absent, or somebody else's: the two are not told apart."""
+    return SessionNotFoundError(
+        f"there is no {what} {name!r} of user {scope.user!r} in namespace {scope.namespace!r}"
+    )

@@ -1,0 +1,253 @@
+"""Sessions and their branches."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    Insert,
+    bindparam,
+    case,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from agentmem.errors import ConflictError, InvalidInputError
+from agentmem.store.branches import find_branch, find_branches, to_branch_info
+from agentmem.store.calls import inherit_open_calls
+from agentmem.store.engine import Database
+from agentmem.store.schema import AnyRow, AnySelect, Base, BranchRow, OwnerRow, SessionRow
+from agentmem.store.scoping import is_owner, not_found, owner_digest
+from agentmem.types import (
+    BranchId,
+    BranchInfo,
+    BranchState,
+    Inherit,
+    Scope,
+    SessionId,
+    SessionInfo,
+    check_name,
+)
+
+_SESSIONS: Final[AnySelect] = (
+    select(
+        SessionRow.id,
+        SessionRow.key,
+        SessionRow.created_at,
+        OwnerRow.namespace,
+        OwnerRow.user,
+        func.min(case((BranchRow.parent_id.is_(None), BranchRow.id))).label("main"),
+        func.sum(BranchRow.head - BranchRow.forked_at).label("num_messages"),
+        func.max(BranchRow.updated_at).label("updated_at"),
+    )
+    .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
+    .join(BranchRow, BranchRow.session_id == SessionRow.id)
+    .where(is_owner())
+    .group_by(SessionRow.id, OwnerRow.id)
+)
+_BY_KEY: Final = _SESSIONS.where(SessionRow.key == bindparam("key"))
+# Equal times are told apart by the id, so that the order is the same each time.
+_NEWEST_FIRST: Final = _SESSIONS.order_by(
+    func.max(BranchRow.updated_at).desc(), SessionRow.id.desc()
+)
+_SET_STATE: Final = (
+    update(BranchRow)
+    .where(BranchRow.id == bindparam("branch"), BranchRow.state == bindparam("expected"))
+    .values(state=bindparam("new"), updated_at=bindparam("now"))
+)
+
+
+class Sessions:
+    """Finds, creates and forks. Everything is bound to a scope: an id alone opens nothing."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def get_or_create(self, scope: Scope, key: str) -> SessionInfo:
+        """
+        Give the session of that key; the first of several callers makes it.
+
+        Raises:
+            InvalidInputError: *key* is empty, too long or cannot be stored.
+        """
+        check_name("session key", key)
+        found = self._database.read(lambda connection: _find(connection, scope, key))
+        return found or self._database.write(
+            lambda connection: self._create(connection, scope, key)
+        )
+
+    def get(self, scope: Scope, key: str) -> SessionInfo:
+        """
+        Give the session of that key.
+
+        Raises:
+            SessionNotFoundError: this user has none.
+        """
+        check_name("session key", key)
+        found = self._database.read(lambda connection: _find(connection, scope, key))
+        if found is None:
+            raise not_found("session", key, scope)
+        return found
+
+    def list(self, scope: Scope) -> tuple[SessionInfo, ...]:
+        """Give all sessions of the scope, newest activity first."""
+        rows = self._database.read(
+            lambda connection: connection.execute(
+                _NEWEST_FIRST, {"owner": owner_digest(scope)}
+            ).all()
+        )
+        return tuple(_to_session_info(row) for row in rows)
+
+    def branch(self, scope: Scope, branch_id: BranchId) -> BranchInfo:
+        """
+        Give a branch as it is now.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+        """
+        return to_branch_info(
+            self._database.read(lambda connection: find_branch(connection, scope, branch_id))
+        )
+
+    def branches(self, scope: Scope, session_id: SessionId) -> tuple[BranchInfo, ...]:
+        """
+        Give all branches of a session, in the order in which they were made.
+
+        Raises:
+            SessionNotFoundError: no such session of this scope.
+        """
+        rows = self._database.read(lambda connection: find_branches(connection, scope, session_id))
+        return tuple(to_branch_info(row) for row in rows)
+
+    def fork(
+        self, scope: Scope, parent: BranchId, *, name: str, inherit: Inherit, at: int
+    ) -> BranchInfo:
+        """
+        Begin a branch that sees *parent* up to position *at*. The parent is left as it was.
+
+        With ``Inherit.ALL``, calls that are open there are open in the new branch too, and what it
+        appends answers them or closes them. With ``Inherit.PINS`` it begins with none.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+            InvalidInputError: *parent* has no position *at*, or *name* cannot be stored.
+        """
+        check_name("branch name", name)
+
+        def work(connection: Connection) -> AnyRow:
+            origin = find_branch(connection, scope, parent)
+            if not 0 <= at <= origin.head:
+                raise InvalidInputError(
+                    f"branch {parent} has positions up to {origin.head}: cannot fork at {at}"
+                )
+            branch_id = _insert_branch(
+                connection,
+                session_id=origin.session_id,
+                parent_id=parent,
+                name=name,
+                forked_at=at,
+                head=at,
+                inherit=inherit.value,
+                updated_at=self._clock(),
+            )
+            if inherit is Inherit.ALL:
+                inherit_open_calls(connection, scope, origin, child=branch_id, at=at)
+            return find_branch(connection, scope, branch_id)
+
+        return to_branch_info(self._database.write(work))
+
+    def set_state(
+        self, scope: Scope, branch_id: BranchId, *, expected: BranchState, state: BranchState
+    ) -> BranchInfo:
+        """
+        Change the state of a branch if it still is what the caller believes.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+            ConflictError: it is in another state; nothing was changed.
+        """
+
+        def work(connection: Connection) -> AnyRow:
+            found = find_branch(connection, scope, branch_id, lock=True)
+            if found.state != expected:
+                raise ConflictError(
+                    f"branch {branch_id} is {found.state}, not {expected.value}: somebody else "
+                    "changed it first; read it again and decide again"
+                )
+            changes = {"branch": branch_id, "expected": expected.value, "new": state.value}
+            connection.execute(_SET_STATE, {**changes, "now": self._clock()})
+            return find_branch(connection, scope, branch_id)
+
+        return to_branch_info(self._database.write(work))
+
+    def _create(self, connection: Connection, scope: Scope, key: str) -> SessionInfo:
+        owner_id = ensure_owner(connection, scope)
+        now = self._clock()
+        session = {"owner_id": owner_id, "key": key, "created_at": now}
+        created = connection.execute(
+            _insert_unless_there(connection, SessionRow).returning(SessionRow.id), session
+        ).scalar_one_or_none()
+        if created is not None:
+            _insert_branch(
+                connection,
+                session_id=created,
+                parent_id=None,
+                name="main",
+                forked_at=0,
+                head=0,
+                inherit=Inherit.ALL.value,
+                updated_at=now,
+            )
+        found = _find(connection, scope, key)
+        assert found is not None, "a session is there once it was inserted"
+        return found
+
+
+def ensure_owner(connection: Connection, scope: Scope) -> int:
+    """Give the id of the scope's row, made now if this is its first use."""
+    owner = {
+        "digest": owner_digest(scope),
+        "namespace": scope.namespace,
+        "user": scope.user,
+    }
+    connection.execute(_insert_unless_there(connection, OwnerRow), owner)
+    return connection.execute(
+        select(OwnerRow.id).where(OwnerRow.digest == owner["digest"])
+    ).scalar_one()
+
+
+def _insert_unless_there(
+    connection: Connection, table: type[Base]
+) -> postgresql.Insert | sqlite.Insert:
+    """Insert, or wait for the process that inserts the same, and do nothing."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def _insert_branch(connection: Connection, **columns: Any) -> BranchId:
+    statement: Insert = insert(BranchRow).values(open_calls=0, state=BranchState.OPEN.value)
+    row_id = connection.execute(statement.returning(BranchRow.id), columns).scalar_one()
+    return BranchId(row_id)
+
+
+def _find(connection: Connection, scope: Scope, key: str) -> SessionInfo | None:
+    row = connection.execute(_BY_KEY, {"owner": owner_digest(scope), "key": key}).one_or_none()
+    return None if row is None else _to_session_info(row)
+
+
+def _to_session_info(row: AnyRow) -> SessionInfo:
+    return SessionInfo(
+        id=SessionId(row.id),
+        scope=Scope(namespace=row.namespace, user=row.user),
+        key=row.key,
+        main=BranchId(row.main),
+        num_messages=int(row.num_messages),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,73 @@
+"""The store as one object: opens the database and hands out its parts."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from agentmem.store.engine import Database, is_memory, parse_url
+from agentmem.store.ledger import Ledger
+from agentmem.store.messages import Messages
+from agentmem.store.migrate import create_tables, ensure_current
+from agentmem.store.pins import Pins
+from agentmem.store.sessions import Sessions
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Store:
+    """
+    What was said, in one database.
+
+    Threads may share it; a forked process opens connections of its own.
+
+    Raises:
+        StoreError: from every method, when the database cannot do what was asked.
+    """
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime] = _now) -> None:
+        self.database = database
+        self.sessions = Sessions(database, clock)
+        self.messages = Messages(database, clock)
+        self.pins = Pins(database, clock)
+        self.ledger = Ledger(database, clock)
+
+    @classmethod
+    def open(cls, url: str, *, clock: Callable[[], datetime] = _now) -> Self:
+        """
+        Open the database of that URL; an empty one gets its tables now.
+
+        Args:
+            url: ``sqlite:///agent.db``, ``sqlite://`` (in memory) or ``postgresql://...``.
+            clock: tells the time that new rows are stamped with; nothing is ordered by it.
+
+        Raises:
+            DatabaseUrlError: no database can be opened there.
+            SchemaVersionError: the database is older or newer than this package, or not its own.
+            StoreError: the database cannot be reached or written.
+        """
+        parsed = parse_url(url)
+        if is_memory(parsed):
+            database = Database(parsed)
+            database.write(create_tables)
+        else:
+            ensure_current(parsed)
+            database = Database(parsed)
+        return cls(database, clock=clock)
+
+    def close(self) -> None:
+        """Give all connections back. A database in memory ends here."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

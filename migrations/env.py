@@ -1,0 +1,34 @@
+"""
+Where Alembic enters: on the caller's connection, or from its own command line in a checkout.
+
+    alembic -x url=sqlite:///agent.db check
+"""
+
+from alembic import context
+from sqlalchemy import Connection, create_engine
+
+from agentmem.store.schema import Base
+
+
+def migrate(connection: Connection) -> None:
+    # SQLite cannot alter a table: batch mode copies it. Its DDL rolls back too, as BEGIN is ours.
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        render_as_batch=connection.dialect.name == "sqlite",
+        compare_type=True,
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    migrate(given)
+else:
+    url = context.get_x_argument(as_dictionary=True).get("url", "sqlite:///agent.db")
+    engine = create_engine(url)
+    with engine.begin() as opened:
+        migrate(opened)
+    engine.dispose()
