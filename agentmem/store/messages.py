@@ -93,24 +93,13 @@ class Messages:
                 first_time = _find_appended(connection, branch, client_key, content)
                 if first_time is not None:
                     return first_time
-            if branch.state != BranchState.OPEN:
-                raise ConflictError(
-                    f"branch {branch_id} ({branch.name!r}) is {branch.state}: nothing can be "
-                    "appended to it"
-                )
+            _refuse_unless_open(branch)
             transcript = Transcript(connection, scope, branch)
             for message in messages:
                 transcript.add(message, origin)
             stored = self._write(connection, branch_id, transcript, columns)
             if client_key is not None:
-                key = {
-                    "branch_id": branch_id,
-                    "client_key": client_key,
-                    "first": stored[0].position,
-                    "last": stored[-1].position,
-                    "content": content,
-                }
-                connection.execute(insert(AppendRow), key)
+                _keep_key(connection, client_key, content, stored)
             return stored
 
         return self._database.write(work)
@@ -208,6 +197,26 @@ def _content_hash(columns: Sequence[dict[str, Any]], origin: Origin) -> bytes:
         plain = {**message, "generated_ids": ids.hex() if ids is not None else None}
         hasher.update(to_json(plain).encode())
     return hasher.digest()
+
+
+def _refuse_unless_open(branch: AnyRow) -> None:
+    if branch.state != BranchState.OPEN:
+        raise ConflictError(
+            f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended to it"
+        )
+
+
+def _keep_key(
+    connection: Connection, client_key: str, content: bytes, stored: tuple[StoredMessage, ...]
+) -> None:
+    key = {
+        "branch_id": stored[0].branch_id,
+        "client_key": client_key,
+        "first": stored[0].position,
+        "last": stored[-1].position,
+        "content": content,
+    }
+    connection.execute(insert(AppendRow), key)
 
 
 def _find_appended(

