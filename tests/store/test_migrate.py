@@ -1,0 +1,159 @@
+import sqlite3
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+
+from agentmem.errors import SchemaVersionError
+from agentmem.store import Store, current, downgrade, head, migrate, upgrade
+from agentmem.store.engine import parse_url
+from tests.builders import call, say
+from tests.store.processes import finish, start
+
+OPEN_AND_APPEND = """
+import sys
+from agentmem.store import Store
+from agentmem.types import Message, Role, Scope, TextPart
+
+with Store.open(sys.argv[1]) as store:
+    main = store.sessions.get_or_create(Scope(), "k").main
+    store.messages.append(Scope(), main, [Message(role=Role.USER, parts=(TextPart(text="x"),))])
+"""
+
+
+@pytest.fixture
+def execute():
+    """Run SQL on a database without the store."""
+
+    def run(url, *statements):
+        engine = create_engine(parse_url(url))
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+        engine.dispose()
+
+    return run
+
+
+def tables(url):
+    engine = create_engine(parse_url(url))
+    names = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return names
+
+
+def test_migrations_build_exactly_the_tables_in_schema(new_url):
+    """If this fails, a model changed without a migration, or the reverse."""
+    upgrade(new_url)
+
+    engine = create_engine(parse_url(new_url))
+    with engine.begin() as connection:
+        command.check(migrate._config(connection))
+    engine.dispose()
+
+
+def test_there_is_exactly_one_head():
+    assert len(ScriptDirectory.from_config(migrate._config()).get_heads()) == 1
+
+
+def test_an_empty_database_is_made_when_it_is_opened(new_url):
+    assert current(new_url) is None
+
+    Store.open(new_url).close()
+
+    assert current(new_url) == head()
+
+
+def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
+    with Store.open(new_url) as store:
+        main = store.sessions.get_or_create(scope, "trip").main
+        store.messages.append(scope, main, [say("user", "a"), call("1")], client_key="k")
+        store.pins.set(scope, main, "a", "1")
+
+    for revision in migrate.revisions()[1:]:
+        assert downgrade(new_url, revision) == revision
+    assert upgrade(new_url) == head()
+
+    with Store.open(new_url) as store:
+        kept = store.messages.read(scope, main)
+        assert [stored.message for stored in kept] == [say("user", "a"), call("1")]
+        assert store.pins.visible(scope, main)[0].text == "1"
+
+
+def test_the_way_down_to_nothing_leaves_nothing(new_url):
+    upgrade(new_url)
+
+    assert downgrade(new_url, "base") is None
+
+    assert tables(new_url) == {"alembic_version"}
+    Store.open(new_url).close()
+    assert current(new_url) == head()
+
+
+def test_a_newer_database_is_refused_and_not_touched(new_url, execute):
+    upgrade(new_url)
+    execute(new_url, "UPDATE alembic_version SET version_num = '9999'")
+
+    for attempt in (Store.open, upgrade, current):
+        with pytest.raises(SchemaVersionError, match="9999") as caught:
+            attempt(new_url)
+        assert (caught.value.found, caught.value.expected) == ("9999", head())
+
+    execute(new_url, "UPDATE alembic_version SET version_num = '9999'")
+
+
+def test_a_database_of_something_else_is_refused_and_not_touched(new_url, execute):
+    execute(new_url, "CREATE TABLE customers (id INTEGER PRIMARY KEY)")
+
+    for attempt in (Store.open, upgrade, current):
+        with pytest.raises(SchemaVersionError, match="customers"):
+            attempt(new_url)
+
+    assert tables(new_url) == {"customers"}
+
+
+def test_a_revision_that_does_not_exist_is_one_error(new_url):
+    upgrade(new_url)
+
+    with pytest.raises(SchemaVersionError, match="no-such"):
+        downgrade(new_url, "no-such")
+
+    assert current(new_url) == head()
+
+
+def test_processes_that_open_an_empty_database_at_once_make_it_once(new_url, scope):
+    processes = [start(OPEN_AND_APPEND, new_url) for _ in range(4)]
+
+    for process in processes:
+        finish(process)
+
+    with Store.open(new_url) as store:
+        assert current(new_url) == head()
+        (info,) = store.sessions.list(type(scope)())
+        assert info.num_messages == 4
+
+
+def test_a_path_with_percent_signs_is_a_path(tmp_path):
+    folder = tmp_path / "100%done %(here)s"
+    folder.mkdir()
+    url = f"sqlite:///{folder / 'agent.db'}"
+
+    Store.open(url).close()
+
+    assert current(url) == head()
+    assert (folder / "agent.db").exists()
+
+
+def test_a_refused_sqlite_file_is_left_byte_for_byte(tmp_path):
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE customers (id INTEGER)")
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(SchemaVersionError):
+        Store.open(f"sqlite:///{path}")
+
+    assert path.read_bytes() == before
+    assert [item.name for item in tmp_path.iterdir()] == ["other.db"]
