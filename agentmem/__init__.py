@@ -1,1 +1,87 @@
-"""A conversation memory for agents that knows exactly what the model sees."""
+"""
+A conversation memory for agents that knows exactly what the model sees.
+
+Importing this loads neither torch nor transformers. The local model is in
+`agentmem.inference`, and stand-ins for tests are in `agentmem.testing`.
+"""
+
+from agentmem.config import Budget, InferenceConfig, Sampling
+from agentmem.errors import (
+    AdmissionError,
+    AgentMemError,
+    ConfigError,
+    ConflictError,
+    ContextOverflowError,
+    DatabaseBusyError,
+    DatabaseUrlError,
+    InferenceError,
+    InvalidInputError,
+    InvalidTextError,
+    ModelLoadError,
+    OutOfBlocksError,
+    SchemaVersionError,
+    SessionNotFoundError,
+    StoreError,
+    TranscriptError,
+)
+from agentmem.memory import Memory, ReplyStream, Session, Subtask
+from agentmem.types import (
+    FinishReason,
+    ImagePart,
+    Message,
+    Pin,
+    Prompt,
+    ReasoningPart,
+    Reply,
+    Role,
+    Span,
+    StoredMessage,
+    TextPart,
+    Tier,
+    ToolCall,
+    TruncationRecord,
+    Usage,
+    repair_text,
+)
+
+__all__ = [
+    "AdmissionError",
+    "AgentMemError",
+    "Budget",
+    "ConfigError",
+    "ConflictError",
+    "ContextOverflowError",
+    "DatabaseBusyError",
+    "DatabaseUrlError",
+    "FinishReason",
+    "ImagePart",
+    "InferenceConfig",
+    "InferenceError",
+    "InvalidInputError",
+    "InvalidTextError",
+    "Memory",
+    "Message",
+    "ModelLoadError",
+    "OutOfBlocksError",
+    "Pin",
+    "Prompt",
+    "ReasoningPart",
+    "Reply",
+    "ReplyStream",
+    "Role",
+    "Sampling",
+    "SchemaVersionError",
+    "Session",
+    "SessionNotFoundError",
+    "Span",
+    "StoreError",
+    "StoredMessage",
+    "Subtask",
+    "TextPart",
+    "Tier",
+    "ToolCall",
+    "TranscriptError",
+    "TruncationRecord",
+    "Usage",
+    "repair_text",
+]

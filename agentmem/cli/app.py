@@ -1,0 +1,163 @@
+"""The commands. Bad input is one line on standard error and exit code 2."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agentmem.cli.tables import message_table, plain, session_table, truncation_table
+from agentmem.config import Budget, InferenceConfig, Sampling
+from agentmem.errors import AgentMemError, InvalidInputError
+from agentmem.memory import Memory
+from agentmem.store import current, upgrade
+
+app = typer.Typer(
+    name="agentmem",
+    help="A conversation memory for agents that knows exactly what the model sees.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+db = typer.Typer(help="The database's tables.", no_args_is_help=True)
+app.add_typer(db, name="db")
+
+out = Console(soft_wrap=False)
+# Typer uses click, or in later versions a copy of its own; this is the usage error of either.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+Database = Annotated[
+    str, typer.Option("--database", "-d", envvar="AGENTMEM_DATABASE", help="Database URL.")
+]
+User = Annotated[str, typer.Option("--user", "-u", help="Whose sessions.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Which application's.")]
+SessionKey = Annotated[str, typer.Argument(metavar="SESSION", help="The session's key.")]
+ModelName = Annotated[
+    str, typer.Option("--model", "-m", help="A hub name, a folder, or a .gguf file.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+
+
+@app.command()
+def demo(
+    database: Database = "sqlite:///agentmem-demo.db",
+    model: ModelName = _DEFAULT_MODEL,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+) -> None:
+    """Plan a trip with the real model, and account for every token of it."""
+    from agentmem.cli.demo import run_demo  # noqa: PLC0415 - loads torch, which takes seconds
+
+    run_demo(out, database, model, InferenceConfig(device=device, dtype=dtype))
+
+
+@app.command()
+def chat(  # noqa: PLR0913 - one option each
+    session: Annotated[str, typer.Argument(metavar="[SESSION]", help="New or old.")] = "chat",
+    *,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    model: ModelName = _DEFAULT_MODEL,
+    pin: Annotated[list[str] | None, typer.Option(help="KEY=TEXT, kept in every prompt.")] = None,
+    context: Annotated[int, typer.Option(help="Tokens of prompt and reply.")] = 2048,
+    max_tokens: Annotated[int, typer.Option(help="Tokens of a reply at most.")] = 256,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Of the sampling.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+) -> None:
+    """Talk to the model; what you say is kept and goes on next time."""
+    budget = Budget(context=context, reply=max_tokens)
+    sampling = Sampling(temperature=temperature, seed=seed)
+    pins = dict(_key_and_text(text) for text in pin or [])
+    config = InferenceConfig(device=device, dtype=dtype)
+    from agentmem.cli.chat import run_chat  # noqa: PLC0415 - loads torch, which takes seconds
+    from agentmem.cli.loading import load_model  # noqa: PLC0415 - the same
+
+    # The database first: nobody should wait for a model to be told of a typo in a URL.
+    with Memory.open(database):
+        loaded = load_model(out, model, config)
+    try:
+        with Memory.open(database, model=loaded, budget=budget) as memory:
+            run_chat(out, memory.session(session, user=user), pins, sampling)
+    finally:
+        loaded.close()
+
+
+@app.command()
+def sessions(
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+) -> None:
+    """List the sessions of a user."""
+    with Memory.open(database, namespace=namespace) as memory:
+        out.print(session_table(memory.sessions(user=user)))
+
+
+@app.command()
+def show(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Texts in full.")] = False,
+) -> None:
+    """Show the pins and messages of a session."""
+    with Memory.open(database, namespace=namespace) as memory:
+        found = memory.find(session, user=user)
+        for pinned in found.pins():
+            out.print(plain(f"pin {pinned.key} (version {pinned.version}): {pinned.text}"))
+        out.print(message_table(found.messages(), full=full))
+
+
+@app.command()
+def truncations(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+) -> None:
+    """Show what left the prompts of a session, when, why, and where it is."""
+    with Memory.open(database, namespace=namespace) as memory:
+        out.print(truncation_table(memory.find(session, user=user).truncations()))
+
+
+@db.command("upgrade")
+def db_upgrade(database: Database = "sqlite:///agentmem.db") -> None:
+    """Bring the tables to this version's; an empty database is given them."""
+    before = current(database)
+    after = upgrade(database)
+    out.print(f"{before or 'empty'} → {after}" if before != after else f"already at {after}")
+
+
+@db.command("current")
+def db_current(database: Database = "sqlite:///agentmem.db") -> None:
+    """Show the revision of the tables."""
+    out.print(current(database) or "empty")
+
+
+def _key_and_text(pin: str) -> tuple[str, str]:
+    key, separator, text = pin.partition("=")
+    if not separator or not key or not text.strip():
+        raise InvalidInputError(f"--pin takes KEY=TEXT, got {pin!r}")
+    return key, text
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    errors = Console(stderr=True, soft_wrap=True)
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except AgentMemError as error:
+        errors.print(plain(f"error: {error}"))
+        sys.exit(2)
+    except _UsageError as error:
+        errors.print(plain(f"error: {error}"))
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        errors.print("interrupted; what was said is stored")
+        sys.exit(130)

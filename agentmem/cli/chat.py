@@ -1,0 +1,56 @@
+"""A conversation typed by hand."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from agentmem.cli.tables import plain, reply_line, truncation_table
+from agentmem.config import Sampling
+from agentmem.errors import ContextOverflowError
+from agentmem.memory import Session
+from agentmem.types import repair_text
+
+_HELP = "/pins, /truncations, /quit; anything else is said to the model"
+
+
+def run_chat(
+    console: Console, session: Session, pins: Mapping[str, str], sampling: Sampling
+) -> None:
+    """Read lines until the end of input and answer each; after a reply, a line of numbers."""
+    for key, text in pins.items():
+        session.pin(key, text)
+    console.print(plain(f"session {session.key}, {session.branch.head} messages. {_HELP}"))
+    while True:
+        try:
+            # A terminal may hand over bytes that are no text; what can be kept of them is.
+            line = repair_text(console.input("[bold]you:[/bold] ")).strip()
+        except (EOFError, KeyboardInterrupt):
+            console.print()
+            return
+        if line == "/quit":
+            return
+        if line:
+            _answer(console, session, line, sampling)
+
+
+def _answer(console: Console, session: Session, line: str, sampling: Sampling) -> None:
+    if line == "/pins":
+        for pin in session.pins():
+            console.print(plain(f"{pin.key} (version {pin.version}): {pin.text}"))
+        return
+    if line == "/truncations":
+        console.print(truncation_table(session.truncations()))
+        return
+    if line.startswith("/"):
+        console.print(_HELP)
+        return
+    try:
+        with session.stream(line, sampling=sampling) as stream:
+            for piece in stream:
+                console.print(plain(piece), end="")
+            console.print()
+            console.print(plain(reply_line(stream.reply)), style="dim", soft_wrap=True)
+    except ContextOverflowError as error:
+        console.print(plain(f"error: {error}"), style="red")
+    except KeyboardInterrupt:
+        console.print("\n(stopped; what was said until here is stored)", style="dim")

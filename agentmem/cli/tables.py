@@ -1,0 +1,96 @@
+"""How values look on a terminal."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.table import Table
+from rich.text import Text
+
+from agentmem.types import (
+    Prompt,
+    Reply,
+    SessionInfo,
+    StoredMessage,
+    TruncationRecord,
+)
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> Text:
+    """Show *text* as it is: no markup, and no control character that could steer a terminal."""
+    return Text(_CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text))
+
+
+def shorten(text: str, limit: int = 72) -> str:
+    """Put *text* on one line of at most *limit* characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def reply_line(reply: Reply) -> str:
+    """Sum up one reply: tokens by tier, prompt and cached tokens, speed, truncations."""
+    tiers = " ".join(f"{tier} {num}" for tier, num in reply.prompt.tokens_by_tier.items())
+    usage = reply.usage
+    speed = f"{usage.tokens_per_s:.0f} tok/s" if usage.tokens_per_s else "- tok/s"
+    return (
+        f"{tiers} | prompt {usage.prompt_tokens} cached {usage.cached_tokens} | "
+        f"TTFT {usage.ttft_s:.2f} s, {speed} | {truncation_words(reply.prompt)}"
+    )
+
+
+def truncation_words(prompt: Prompt) -> str:
+    """Say what this prompt newly left out."""
+    if not prompt.truncations:
+        return "truncations 0"
+    runs = ", ".join(f"{r.first}-{r.last} → {r.destination}" for r in prompt.truncations)
+    return f"truncations {len(prompt.truncations)}: messages {runs}"
+
+
+def session_table(sessions: Iterable[SessionInfo]) -> Table:
+    """List sessions, one a row."""
+    table = Table("session", "messages", "created", "last message")
+    for info in sessions:
+        created, updated = (f"{t:%Y-%m-%d %H:%M}" for t in (info.created_at, info.updated_at))
+        table.add_row(plain(info.key), str(info.num_messages), created, updated)
+    return table
+
+
+def message_table(messages: Iterable[StoredMessage], *, full: bool) -> Table:
+    """List messages, one a row, in one line each or in full."""
+    table = Table("position", "role", "text", show_lines=full)
+    for stored in messages:
+        calls = "".join(f"→ {call.name}({call.arguments}) " for call in stored.message.tool_calls)
+        text = calls + stored.message.text
+        mark = "" if stored.origin == "said" else f" ({stored.origin})"
+        table.add_row(
+            str(stored.position),
+            f"{stored.message.role}{mark}",
+            plain(text if full else shorten(text)),
+        )
+    return table
+
+
+def truncation_table(records: Iterable[TruncationRecord]) -> Table:
+    """List truncation records, one a row."""
+    table = Table("when", "prompt", "messages", "tier", "rule", "tokens", "room", "now in")
+    for record in records:
+        when = f"{record.created_at:%Y-%m-%d %H:%M:%S}" if record.created_at else "-"
+        table.add_row(
+            when,
+            str(record.assembly_id),
+            f"{record.first}-{record.last}",
+            record.tier,
+            record.rule,
+            "not counted" if record.num_tokens is None else str(record.num_tokens),
+            str(record.room),
+            record.destination,
+        )
+    return table
+
+
+def destinations(records: Iterable[TruncationRecord]) -> str:
+    """Count records by where their messages went."""
+    counted = Counter(f"{record.rule} → {record.destination}" for record in records)
+    return ", ".join(f"{num} {what}" for what, num in sorted(counted.items())) or "none"

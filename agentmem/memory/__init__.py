@@ -1,0 +1,8 @@
+"""The facade: what a user of the SDK holds in the hand."""
+
+from agentmem.memory.conversation import Conversation
+from agentmem.memory.facade import Memory
+from agentmem.memory.replying import ReplyStream
+from agentmem.memory.session import Session, Subtask
+
+__all__ = ["Conversation", "Memory", "ReplyStream", "Session", "Subtask"]

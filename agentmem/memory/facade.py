@@ -1,0 +1,135 @@
+"""`Memory`: a store, and optionally a model, opened together."""
+
+from types import TracebackType
+from typing import Self
+
+from agentmem.config import Budget
+from agentmem.errors import ConfigError
+from agentmem.memory.runtime import Runtime
+from agentmem.memory.session import Session
+from agentmem.protocols import LanguageModel, TokenCounter
+from agentmem.store import Store
+from agentmem.types import Scope, SessionInfo
+
+_DEFAULT = Budget()
+
+
+class Memory:
+    """
+    Everything said, and the prompts made of it.
+
+    A memory is safe to share between threads; it holds no state of a session, so any number of
+    processes may open the same database.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        model: LanguageModel | None = None,
+        counter: TokenCounter | None = None,
+        budget: Budget | None = None,
+        namespace: str = "default",
+    ) -> None:
+        self._store = store
+        self._model = model
+        self._counter = model.counter if counter is None and model is not None else counter
+        self._budget = _checked(budget, model)
+        self._namespace = namespace
+
+    @classmethod
+    def open(
+        cls,
+        url: str = "sqlite:///agentmem.db",
+        *,
+        model: LanguageModel | None = None,
+        counter: TokenCounter | None = None,
+        budget: Budget | None = None,
+        namespace: str = "default",
+    ) -> "Memory":
+        """
+        Open the database at *url*; an empty one is given its tables.
+
+        Args:
+            url: ``sqlite:///file.db``, ``sqlite://`` (in memory) or
+                ``postgresql://user@host/name``.
+            model: answers, and counts with its own chat template.
+            counter: counts, where the caller has a model of his own.
+            budget: of every prompt that names no other; by default 4,096 tokens, or what the
+                model's window has.
+            namespace: separates applications or tenants in one database.
+
+        Raises:
+            DatabaseUrlError: no database can be opened there.
+            SchemaVersionError: its tables are older or newer than this package.
+            ConfigError: *budget* is larger than the model's window.
+        """
+        Scope(namespace=namespace)
+        _checked(budget, model)
+        return cls(
+            Store.open(url), model=model, counter=counter, budget=budget, namespace=namespace
+        )
+
+    def session(self, key: str, *, user: str = "default") -> Session:
+        """
+        Get or create the session *key* of *user*.
+
+        Raises:
+            InvalidInputError: *key* or *user* is empty, too long or cannot be stored.
+        """
+        scope = Scope(namespace=self._namespace, user=user)
+        runtime = self._runtime(scope)
+        return Session(runtime, self._store.sessions.get_or_create(scope, key))
+
+    def find(self, key: str, *, user: str = "default") -> Session:
+        """
+        Get the session *key* of *user* and create nothing.
+
+        Raises:
+            SessionNotFoundError: there is none.
+        """
+        scope = Scope(namespace=self._namespace, user=user)
+        return Session(self._runtime(scope), self._store.sessions.get(scope, key))
+
+    def sessions(self, *, user: str = "default") -> tuple[SessionInfo, ...]:
+        """List the sessions of *user*, the last active one first."""
+        return self._store.sessions.list(Scope(namespace=self._namespace, user=user))
+
+    def close(self) -> None:
+        """Close the database; the model belongs to the caller and stays loaded."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _runtime(self, scope: Scope) -> Runtime:
+        return Runtime(
+            store=self._store,
+            scope=scope,
+            model=self._model,
+            counter=self._counter,
+            budget=self._budget,
+        )
+
+
+def _checked(budget: Budget | None, model: LanguageModel | None) -> Budget:
+    window = model.context_window if model is not None else None
+    if window is None:
+        return budget or _DEFAULT
+    if budget is None:
+        context = min(window, _DEFAULT.context)
+        return Budget(context=context, reply=min(_DEFAULT.reply, max(1, context // 4)))
+    if budget.context > window:
+        raise ConfigError(
+            f"the budget's context is {budget.context} tokens but the model's window is {window}: "
+            "lower Budget.context"
+        )
+    return budget

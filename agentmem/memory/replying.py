@@ -1,0 +1,104 @@
+"""One reply: the model's chunks on their way to the caller, and the answer into the store."""
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Self
+
+from agentmem.errors import ConfigError
+from agentmem.protocols import Chunk
+from agentmem.types import (
+    GeneratedIds,
+    Generation,
+    Message,
+    Prompt,
+    Reply,
+    Role,
+    StoredMessage,
+    TextPart,
+    repair_text,
+)
+
+Save = Callable[[Message], StoredMessage]
+
+
+class ReplyStream:
+    """
+    The text of a reply as it is generated: an iterator over pieces of text.
+
+    After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
+    ``with`` block, or dropping the iterator) cancels the generation; what was said until then is
+    stored, as everything is, and `reply` stays unset.
+    """
+
+    def __init__(self, prompt: Prompt, chunks: Generator[Chunk], save: Save) -> None:
+        self.prompt = prompt
+        self._reply: Reply | None = None
+        self._save = save
+        self._pieces = self._run(chunks)
+
+    @property
+    def reply(self) -> Reply:
+        """
+        The finished answer.
+
+        Raises:
+            ConfigError: the stream was not read to its end.
+        """
+        if self._reply is None:
+            raise ConfigError("the reply is not finished: read the stream to its end first")
+        return self._reply
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._pieces)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel what is still running; safe to call twice."""
+        self._pieces.close()
+
+    def _run(self, chunks: Generator[Chunk]) -> Generator[str]:
+        said: list[str] = []
+        try:
+            for chunk in chunks:
+                if chunk.result is not None:
+                    self._finish(chunk.result)
+                if chunk.text:
+                    said.append(chunk.text)
+                    yield chunk.text
+        except GeneratorExit:
+            chunks.close()
+            if self._reply is None:
+                self._store("".join(said))
+            raise
+
+    def _finish(self, result: Generation) -> None:
+        ids = GeneratedIds(fingerprint=self.prompt.fingerprint, token_ids=result.token_ids)
+        self._reply = Reply(
+            text=result.text,
+            finish_reason=result.finish_reason,
+            usage=result.usage,
+            prompt=self.prompt,
+            message=self._store(result.text, ids),
+        )
+
+    def _store(self, text: str, ids: GeneratedIds | None = None) -> StoredMessage | None:
+        """Keep an answer; a model may say nothing, or what no database can hold."""
+        if not text.strip():
+            return None
+        legal = repair_text(text)
+        return self._save(
+            Message(
+                role=Role.ASSISTANT,
+                parts=(TextPart(text=legal),),
+                # Ids that spell another text than the stored one would show the model words
+                # that nobody can read back.
+                generated=ids if legal == text else None,
+            )
+        )

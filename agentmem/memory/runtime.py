@@ -1,0 +1,49 @@
+"""What every conversation of one `Memory` and one user shares."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from agentmem.config import Budget
+from agentmem.errors import ConfigError
+from agentmem.protocols import LanguageModel, TokenCounter
+from agentmem.store import Store
+from agentmem.types import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """A store, who asks, and the model or counter, where there is one."""
+
+    store: Store
+    scope: Scope
+    model: LanguageModel | None
+    counter: TokenCounter | None
+    budget: Budget
+
+    def need_model(self) -> LanguageModel:
+        if self.model is None:
+            raise ConfigError(
+                "this memory has no model to answer with: open it with Memory.open(url, "
+                "model=...), or call your own model on session.assemble() and append() its answer"
+            )
+        return self.model
+
+    def need_counter(self) -> TokenCounter:
+        if self.counter is None:
+            raise ConfigError(
+                "this memory cannot count tokens: open it with Memory.open(url, model=...) "
+                "or Memory.open(url, counter=...)"
+            )
+        return self.counter
+
+    @property
+    def cache_salt(self) -> str:
+        """
+        Separate the cached prefixes of one user from all others'.
+
+        A hash of a JSON list, since joining two names with a separator would let two different
+        pairs collide.
+        """
+        names = json.dumps([self.scope.namespace, self.scope.user]).encode()
+        return hashlib.sha256(names).hexdigest()

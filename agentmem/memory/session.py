@@ -1,0 +1,167 @@
+"""Sessions and the subtasks that branch off from them."""
+
+from types import TracebackType
+from typing import Self
+
+from agentmem.context import legal_fork
+from agentmem.errors import InvalidInputError
+from agentmem.memory.conversation import Conversation
+from agentmem.memory.runtime import Runtime
+from agentmem.types import (
+    BranchId,
+    BranchState,
+    Inherit,
+    Message,
+    Origin,
+    Role,
+    SessionInfo,
+    TextPart,
+    check_name,
+)
+
+
+class _Forkable(Conversation):
+    """A conversation that can hand a part of its work to a subtask."""
+
+    def subtask(self, name: str, *, inherit: Inherit | str = Inherit.ALL) -> "Subtask":
+        """
+        Branch off here for a piece of work of its own; use it as a ``with`` block.
+
+        With ``inherit="all"`` it sees what this branch shows, and so shares its prefix and the
+        KV cache of that; with ``"pins"`` only the pins and what earlier subtasks promoted. Where
+        a call waits for its result it branches off before that call.
+
+        Raises:
+            InvalidInputError: *name* is empty or *inherit* unknown.
+            ConflictError: this branch has ended.
+        """
+        check_name("subtask name", name)
+        branch = self.branch
+        # An open call is in the last turn, and so are all results that are still to come.
+        first = branch.head
+        tail = self.messages(first, branch.head)
+        while first > branch.forked_at + 1 and tail[0].message.role is not Role.USER:
+            first = max(branch.forked_at + 1, first - 16)
+            tail = self.messages(first, branch.head)
+        info = self._store.sessions.fork(
+            self._scope,
+            self._branch_id,
+            name=name,
+            inherit=_inherit(inherit),
+            at=legal_fork(tail, branch.head),
+        )
+        return Subtask(self._runtime, info.id, self)
+
+
+class Session(_Forkable):
+    """One conversation of one user, on its main branch."""
+
+    def __init__(self, runtime: Runtime, info: SessionInfo) -> None:
+        super().__init__(runtime, info.main)
+        self.info = info
+
+    @property
+    def key(self) -> str:
+        return self.info.key
+
+
+class Subtask(_Forkable):
+    """
+    A branch for one piece of work. Only what is promoted goes back to its parent.
+
+    At the end of its ``with`` block the scratch leaves the context and its KV blocks are given
+    back; its rows stay in the store. If the block raises, nothing goes back.
+    """
+
+    def __init__(self, runtime: Runtime, branch_id: BranchId, parent: Conversation) -> None:
+        super().__init__(runtime, branch_id)
+        self._parent = parent
+        self._promoted: list[Message] = []
+
+    def promote(self, text: str, *, tool_call_id: str | None = None) -> None:
+        """
+        Hand *text* back to the parent when this subtask ends.
+
+        It is appended there as an assistant message, or as the result of the parent's open call
+        *tool_call_id*.
+
+        Raises:
+            InvalidInputError: *text* is empty or cannot be stored.
+        """
+        message = Message(
+            role=Role.ASSISTANT if tool_call_id is None else Role.TOOL,
+            parts=(TextPart(text=text),),
+            tool_call_id=tool_call_id,
+        )
+        self._promoted.append(message)
+
+    def end(self) -> None:
+        """
+        End the subtask and hand back what was promoted.
+
+        Raises:
+            ConflictError: it has ended already, or the parent has.
+        """
+        for index, message in enumerate(self._promoted):
+            self._store.messages.append(
+                self._scope,
+                self._parent.branch.id,
+                [message],
+                origin=Origin.PROMOTED,
+                client_key=f"promoted by branch {self._branch_id}, number {index}",
+            )
+        self._leave(BranchState.ENDED)
+
+    def discard(self) -> None:
+        """
+        End the subtask and hand back nothing.
+
+        Raises:
+            ConflictError: it has ended already.
+        """
+        self._leave(BranchState.DISCARDED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.branch.state is not BranchState.OPEN:
+            return
+        if error is None:
+            self.end()
+        else:
+            self.discard()
+
+    def _leave(self, state: BranchState) -> None:
+        self._store.sessions.set_state(
+            self._scope, self._branch_id, expected=BranchState.OPEN, state=state
+        )
+        self._free_scratch()
+
+    def _free_scratch(self) -> None:
+        """Drop the KV of what only this branch said; the parent's prefix stays cached."""
+        prompt, model = self._first_prompt, self._runtime.model
+        if prompt is None or model is None:
+            return
+        forked_at = self.branch.forked_at
+        spans = (span for span in prompt.layout if span.tier is not None)
+        num_inherited = sum(max(0, min(span.last, forked_at) - span.first + 1) for span in spans)
+        num_system = len(prompt.messages) > 0 and prompt.messages[0].role is Role.SYSTEM
+        shared = prompt.messages[: num_inherited + num_system]
+        rendered = self._runtime.need_counter().render(shared, add_generation_prompt=False)
+        model.discard_prefix(
+            self._last_ids, keep=len(rendered.token_ids), cache_salt=self._runtime.cache_salt
+        )
+
+
+def _inherit(inherit: Inherit | str) -> Inherit:
+    try:
+        return Inherit(inherit)
+    except ValueError as error:
+        names = ", ".join(Inherit)
+        raise InvalidInputError(f"there is no inherit {inherit!r}: it is one of {names}") from error

@@ -1,0 +1,40 @@
+import pytest
+
+from agentmem.config import Budget, InferenceConfig, Sampling
+from agentmem.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"reply": 0}, {"context": 512, "reply": 512}, {"low_water": -0.1}, {"low_water": 1.1}],
+)
+def test_a_budget_that_cannot_work_is_refused(fields):
+    with pytest.raises(ConfigError):
+        Budget(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_tokens": 0},
+        {"temperature": -1},
+        {"temperature": float("inf")},
+        {"temperature": float("nan")},
+        {"top_p": 0},
+        {"top_p": 1.5},
+        {"top_k": 0},
+        {"stop": ("",)},
+        {"stop": "END"},
+    ],
+)
+def test_sampling_that_cannot_work_is_refused(fields):
+    with pytest.raises(ConfigError):
+        Sampling(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"dtype": "int3"}, {"block_size": 0}, {"kv_bytes": 0}, {"prefill_chunk": 0}]
+)
+def test_an_inference_config_that_cannot_work_is_refused(fields):
+    with pytest.raises(ConfigError):
+        InferenceConfig(**fields)
