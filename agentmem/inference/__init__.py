@@ -1,0 +1,12 @@
+"""
+The local model: tokenizer and chat template, KV block pool, prefix cache, engine.
+
+Importing this loads torch and transformers.
+"""
+
+from agentmem.inference.kv_usage import KVUsage
+from agentmem.inference.models import LocalModel
+from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.weights import DEFAULT_MODEL
+
+__all__ = ["DEFAULT_MODEL", "ChatTokenizer", "KVUsage", "LocalModel"]

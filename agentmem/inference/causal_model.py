@@ -1,0 +1,157 @@
+"""
+One forward pass of a transformers model, whatever its architecture.
+
+Decides whether the model's keys and values may be kept in blocks and reused. Where they may
+not, the model runs with the cache that it makes for itself, and gives the same answers.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
+
+from agentmem.inference.kv_tensors import KVLayout
+from agentmem.inference.paged_cache import PagedCache, RunLayer
+
+# The names under which models take a cache and give it back, newest first.
+_KEYWORDS = ("cache", "past_key_values", "cache_params", "state")
+_LENGTH_DEPENDENT_ROPE = {"dynamic", "longrope"}
+_WARM_UP_TOKENS = 48
+
+
+@dataclass(slots=True)
+class OwnCache:
+    """What a model without block reuse keeps between passes: its own cache, or the tokens."""
+
+    state: Any = None
+    token_ids: list[int] = field(default_factory=list)
+
+
+class CausalModel:
+    """
+    A model with weights in place, ready for one sequence at a time.
+
+    Args:
+        module: a transformers model with a language modelling head, in evaluation mode.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._config = module.config.get_text_config(decoder=True)
+        parameters = inspect.signature(module.forward).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        self._keyword = next((name for name in _KEYWORDS if name in parameters), None)
+        self._options: dict[str, Any] = {"return_dict": True}
+        if "use_cache" in parameters or takes_any:
+            self._options["use_cache"] = True
+        if "logits_to_keep" in parameters:
+            self._options["logits_to_keep"] = 1
+        self.device: torch.device = module.device
+        self.dtype: torch.dtype = module.dtype
+        self.layout: KVLayout | None = None
+        self.refusal = self._reason_against_reuse()
+        self._warm_up()
+
+    @property
+    def vocab_size(self) -> int:
+        """How many token ids the model knows."""
+        return int(self._module.get_input_embeddings().weight.shape[0])
+
+    @property
+    def context_window(self) -> int | None:
+        """Positions that the model was made for; None when its config does not say."""
+        for name in ("max_position_embeddings", "max_seq_len", "seq_length"):
+            value = getattr(self._config, name, None)
+            if isinstance(value, int) and value > 0:
+                return value
+        return None
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """The ids that end a text, as the model's own generation settings say."""
+        for config in (self._module.generation_config, self._config):
+            ids = getattr(config, "eos_token_id", None)
+            if ids is not None:
+                return frozenset([ids] if isinstance(ids, int) else ids)
+        return frozenset()
+
+    def new_cache(self) -> PagedCache | OwnCache:
+        """Give an empty cache for one sequence."""
+        if self.refusal is not None:
+            return OwnCache()
+        return PagedCache(
+            [
+                RunLayer() if kind in (DynamicLayer, DynamicSlidingWindowLayer) else kind()
+                for kind in self._layer_kinds()
+            ]
+        )
+
+    @torch.inference_mode()
+    def forward(self, token_ids: Sequence[int], cache: PagedCache | OwnCache) -> Tensor:
+        """
+        Run the model over *token_ids*, which follow what *cache* holds.
+
+        Returns the logits after the last of them, in float32 on the CPU.  # (vocab,)
+        """
+        options = dict(self._options)
+        if isinstance(cache, PagedCache):
+            options[str(self._keyword)] = cache
+        elif self._keyword is None:
+            cache.token_ids.extend(token_ids)
+            token_ids = cache.token_ids
+        elif cache.state is not None:
+            options[self._keyword] = cache.state
+        ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)  # (1, tokens)
+        outputs = self._module(input_ids=ids, **options)
+        if isinstance(cache, OwnCache) and self._keyword is not None:
+            cache.state = getattr(outputs, self._keyword)
+        logits: Tensor = outputs.logits[0, -1]
+        return logits.float().cpu()
+
+    def _layer_kinds(self) -> list[type]:
+        return [type(layer) for layer in DynamicCache(config=self._config).layers]
+
+    def _reason_against_reuse(self) -> str | None:
+        if self._keyword not in ("cache", "past_key_values"):
+            return "the model takes no key-value cache"
+        ropes = set(_rope_types(getattr(self._config, "rope_parameters", None)))
+        ropes |= set(_rope_types(getattr(self._config, "rope_scaling", None)))
+        if odd := sorted(ropes & _LENGTH_DEPENDENT_ROPE):
+            return f"its keys depend on the length of the text ({odd[0]} RoPE)"
+        allowed = {DynamicLayer, DynamicSlidingWindowLayer, DummyLayer}
+        if other := sorted(
+            {kind.__name__ for kind in self._layer_kinds()} - {kind.__name__ for kind in allowed}
+        ):
+            return f"its layers keep a state that cannot be cut into blocks ({other[0]})"
+        return None
+
+    def _warm_up(self) -> None:
+        """Run two small passes: they pay for set-up, and show the shapes."""
+        ids = [i % self.vocab_size for i in range(_WARM_UP_TOKENS)]
+        cache = self.new_cache()
+        try:
+            self.forward(ids, cache)
+            self.forward(ids[:1], cache)
+            if isinstance(cache, PagedCache):
+                self.layout = cache.layout()
+        except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
+            # The model wants a cache of its own making: let it have that.
+            if self.refusal is not None:
+                raise
+            self.refusal = f"it does not run with our cache ({type(error).__name__}: {error})"
+            self._warm_up()
+
+
+def _rope_types(parameters: object) -> Iterator[str]:
+    """Find every RoPE type in a config, which may nest them by layer type."""
+    if isinstance(parameters, Mapping):
+        for key, value in parameters.items():
+            if key in ("rope_type", "type") and isinstance(value, str):
+                yield value
+            else:
+                yield from _rope_types(value)

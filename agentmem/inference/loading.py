@@ -1,0 +1,73 @@
+"""From a folder to a model in memory: device, dtype, weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentmem.errors import ConfigError, ModelLoadError
+from agentmem.inference.quiet import quiet_libraries
+
+
+def load_module(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
+    """
+    Give model and tokenizer of a folder, the model on *device* and ready to run.
+
+    Raises:
+        ModelLoadError: the files are damaged, incomplete, or of an unknown architecture.
+    """
+    module_class: Any = AutoModelForCausalLM
+    try:
+        with quiet_libraries():
+            tokenizer = AutoTokenizer.from_pretrained(str(folder))
+            module, info = module_class.from_pretrained(
+                str(folder), dtype=dtype, output_loading_info=True, use_safetensors=True
+            )
+            module = module.to(device).eval()
+    except Exception as error:  # damaged files make their readers raise anything
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ModelLoadError(f"no model can be loaded from {folder}: {lines[0]}") from error
+    # The library would go on with random numbers in their place.
+    if missing := sorted(info["missing_keys"]):
+        raise ModelLoadError(
+            f"the weights in {folder} lack {len(missing)} tensors, such as {missing[0]}"
+        )
+    return module, tokenizer
+
+
+def choose_device(name: str) -> torch.device:
+    """
+    Give the device that *name* means here.
+
+    Raises:
+        ConfigError: there is no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"there is no device {name!r}: use auto, cpu, cuda or cuda:1") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; "
+            "use auto or cpu"
+        )
+    return device
+
+
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Give the dtype that *name* means on *device*."""
+    if name != "auto":
+        dtype: torch.dtype = getattr(torch, name)
+        return dtype
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if _cpu_has_fast_bf16() else torch.float32
+
+
+def _cpu_has_fast_bf16() -> bool:
+    """Ask for AMX or AVX512-BF16; without them bfloat16 is slower than float32."""
+    probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(getattr(torch.cpu, probe, bool)() for probe in probes)

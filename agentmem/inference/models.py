@@ -1,0 +1,216 @@
+"""A model on this machine: found, loaded, warmed up, run, and given back."""
+
+import gc
+import time
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from agentmem.config import InferenceConfig
+from agentmem.errors import InferenceError, InvalidInputError
+from agentmem.inference import weights
+from agentmem.inference.causal_model import CausalModel
+from agentmem.inference.engine import Engine
+from agentmem.inference.generation import TextGenerator
+from agentmem.inference.gguf_model import OnProgress
+from agentmem.inference.kv_usage import KVUsage
+from agentmem.inference.loading import choose_device, choose_dtype, load_module
+from agentmem.inference.quiet import quiet_libraries
+from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.protocols import Chunk, GenerationRequest
+from agentmem.types import Generation
+
+_DEFAULT_WINDOW = 4096
+
+
+class LocalModel:
+    """
+    A chat model in this process, with its KV pool and prefix cache.
+
+    Threads may share it: they take turns, one forward pass at a time.
+
+    Args:
+        module: a transformers model with a language modelling head, on its device.
+        tokenizer: its tokenizer.
+        name: what it is called.
+        config: how it runs; device and dtype are those of *module*.
+        fingerprint: names the weights.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        tokenizer: Any,
+        *,
+        name: str = "local",
+        config: InferenceConfig | None = None,
+        fingerprint: str = "",
+    ) -> None:
+        config = config or InferenceConfig()
+        self._name = name
+        self._counter = ChatTokenizer(tokenizer)
+        model = CausalModel(module)
+        self._vocab_size = model.vocab_size
+        self._context_window = model.context_window or _DEFAULT_WINDOW
+        eos = {tokenizer.eos_token_id} - {None}
+        self._stop_ids = model.eos_ids | eos | self._counter.turn_end_ids()
+        self._device, self._dtype = model.device, model.dtype
+        engine = Engine(model, config, fingerprint=fingerprint, context_window=self._context_window)
+        self._engine: Engine | None = engine
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path = weights.DEFAULT_MODEL,
+        *,
+        config: InferenceConfig | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Self:
+        """
+        Find, load and warm up a model.
+
+        Args:
+            name_or_path: a folder with safetensors, a ``.gguf`` file, or a name on the hub. The
+                default model also comes from its wheel where no hub can be reached.
+            config: device, dtype and memory.
+            on_progress: told the stage and the share of the work that is behind.
+
+        Raises:
+            ModelLoadError: no model can be loaded from there.
+            ConfigError: the device does not exist, or the pool is too small for one block.
+        """
+        config = config or InferenceConfig()
+        report = on_progress or _ignore
+        device = choose_device(config.device)
+        report("finding", 0.0)
+        folder = weights.find_model(str(name_or_path), report)
+        report("loading", 0.5)
+        module, tokenizer = load_module(folder, device, choose_dtype(config.dtype, device))
+        fingerprint = weights.fingerprint(folder)
+        report("warming up", 0.9)
+        with quiet_libraries():
+            model = cls(
+                module,
+                tokenizer,
+                name=str(name_or_path),
+                config=config,
+                fingerprint=fingerprint,
+            )
+        report("ready", 1.0)
+        return model
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def device(self) -> str:
+        """Where it runs, such as ``cpu`` or ``cuda:0``."""
+        return str(self._device)
+
+    @property
+    def dtype(self) -> str:
+        """What it computes in, such as ``bfloat16``."""
+        return str(self._dtype).removeprefix("torch.")
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and reply together that the model was made for."""
+        return self._context_window
+
+    @property
+    def counter(self) -> ChatTokenizer:
+        """Counts and renders as this model sees it."""
+        return self._counter
+
+    @property
+    def refused_reuse(self) -> Mapping[str, int]:
+        """Why requests could not reuse a prefix, and how many; empty for most models."""
+        return self._running().refused_reuse
+
+    def stream(self, request: GenerationRequest) -> Generator[Chunk, None, None]:
+        """
+        Generate; the last chunk carries the result.
+
+        Closing the iterator cancels the request: what was computed stays cached, everything
+        else is given back.
+
+        Raises:
+            InvalidInputError: the prompt is empty or has ids that the model does not know.
+            AdmissionError: prompt and reply can never fit.
+        """
+        started = time.perf_counter()
+        engine = self._running()
+        ids = request.token_ids
+        if not ids or min(ids) < 0 or max(ids) >= self._vocab_size:
+            raise InvalidInputError(
+                f"a prompt needs token ids from 0 to {self._vocab_size - 1}, got "
+                + (f"{min(ids)} to {max(ids)}" if ids else "none")
+            )
+        max_tokens = engine.admit(len(ids), request.sampling.max_tokens)
+        generator = TextGenerator(engine, self._counter, self._stop_ids)
+        return generator.stream(request, max_tokens=max_tokens, started=started)
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """
+        Generate to the end and give the result.
+
+        Raises:
+            InvalidInputError, AdmissionError: as `stream` does.
+        """
+        result = None
+        for chunk in self.stream(request):
+            result = chunk.result
+        assert result is not None, "a stream ends with a result"
+        return result
+
+    def discard_prefix(
+        self, token_ids: Sequence[int], *, keep: int = 0, cache_salt: str = ""
+    ) -> None:
+        """
+        Drop what is cached of *token_ids* after the first *keep* tokens.
+
+        What somebody uses, and what another cached text continues, stays.
+        """
+        self._running().discard(token_ids, keep=keep, salt=cache_salt)
+
+    def kv_usage(self) -> KVUsage:
+        """Tell where the KV blocks are."""
+        return self._running().usage()
+
+    def check(self) -> None:
+        """Assert that the KV accounts agree. For tests and idle loops."""
+        self._running().check()
+
+    def close(self) -> None:
+        """Give weights and KV memory back. Can be called twice; nothing else works after it."""
+        if self._engine is None:
+            return
+        self._engine.close()
+        self._engine = None
+        gc.collect()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise InferenceError(f"the model {self._name} is closed: load it again")
+        return self._engine
+
+
+def _ignore(stage: str, fraction: float) -> None:
+    """Nobody wants to know."""

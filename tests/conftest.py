@@ -1,0 +1,25 @@
+"""The real model, loaded once per run."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from agentmem.config import InferenceConfig
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Iterator["LocalModel"]:  # noqa: F821 - torch is imported by who needs it
+    """SmolLM2 in the dtype that is fast here."""
+    from agentmem.inference import LocalModel  # noqa: PLC0415 - heavy: only for tests that ask
+
+    with LocalModel.load() as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
+def real_model_fp32() -> Iterator["LocalModel"]:  # noqa: F821 - torch is imported by who needs it
+    """SmolLM2 in float32, for tests that compare tokens."""
+    from agentmem.inference import LocalModel  # noqa: PLC0415 - heavy: only for tests that ask
+
+    with LocalModel.load(config=InferenceConfig(dtype="float32", device="cpu")) as model:
+        yield model

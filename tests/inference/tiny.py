@@ -1,0 +1,125 @@
+"""Small random models and a small tokenizer, for tests that need no real answers."""
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from agentmem.config import InferenceConfig, Sampling
+from agentmem.inference import LocalModel
+from agentmem.inference.quiet import quiet_libraries
+from agentmem.protocols import GenerationRequest
+
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+VOCAB_SIZE = 260
+EOS = 257
+
+_SIZES = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": EOS,
+}
+
+SPECIAL_CASES = {
+    "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 512},
+    "mistral": {"sliding_window": 16},
+    "gemma3_text": {
+        "sliding_window": 16,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+}
+
+
+def tiny_tokenizer():
+    """One token per byte, and ChatML."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    specials = ["<|im_start|>", "<|im_end|>", "<|pad|>"]
+    core.add_special_tokens([AddedToken(text, special=True) for text in specials])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, chat_template=CHATML)
+    tokenizer.eos_token, tokenizer.pad_token = specials[1:]
+    return tokenizer
+
+
+def tiny_module(kind="llama", **settings):
+    """A random model of a kind, the same each time."""
+    torch.manual_seed(0)
+    with quiet_libraries():
+        config = AutoConfig.for_model(kind, **(_SIZES | SPECIAL_CASES.get(kind, {}) | settings))
+        module = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        # The library's initial weights are so small that every model says the same.
+        for parameter in module.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.3)
+    return module
+
+
+def tiny_model(kind="llama", *, module=None, **config):
+    config = {"dtype": "float32", "block_size": 4, "kv_bytes": 1 << 20} | config
+    return LocalModel(
+        module or tiny_module(kind),
+        tiny_tokenizer(),
+        name=f"tiny-{kind}",
+        config=InferenceConfig(**config),
+        fingerprint="tiny",
+    )
+
+
+def plain_ids(module, token_ids, max_tokens):
+    """What the library's own greedy `generate` gives."""
+    ids = torch.tensor([list(token_ids)])
+    with quiet_libraries():
+        out = module.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=max_tokens,
+            do_sample=False,
+            eos_token_id=EOS,
+            pad_token_id=0,
+        )
+    return [int(i) for i in out[0, len(token_ids) :]]
+
+
+def greedy_ids(model, token_ids, max_tokens, **request):
+    """All tokens that our engine chooses, the stopping one included."""
+    chosen = []
+    engine = model._engine
+    original = engine.decode
+
+    def spy(sequence, token_id):
+        chosen.append(token_id)
+        return original(sequence, token_id)
+
+    engine.decode = spy
+    try:
+        result = model.generate(ask(token_ids, max_tokens, **request))
+    finally:
+        del engine.decode
+    return chosen, result
+
+
+def ask(token_ids, max_tokens, *, salt="", **sampling):
+    return GenerationRequest(
+        token_ids=tuple(token_ids),
+        sampling=Sampling(max_tokens=max_tokens, **sampling),
+        cache_salt=salt,
+    )
+
+
+def random_ids(count, *, seed=0):
+    """Token ids of plain bytes."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(0, 256, (count,), generator=generator).tolist())
