@@ -24,8 +24,17 @@ PLAIN_TEMPLATE = (
 )
 """For models that come without one."""
 
-# Some templates write today's date. The same messages must give the same prompt tomorrow.
+# Some templates write today's date. The same messages must give the same prompt tomorrow, so it
+# is always the same day for them: as a variable, and as a function that they may call.
 _DATE = datetime(2024, 7, 26, tzinfo=UTC)
+_CLOCK = "strftime_now"
+_STOPPED_CLOCK = (
+    f"{{%- macro {_CLOCK}(format) -%}}{{{{- format"
+    + "".join(
+        f" | replace('%{code}', '{_DATE.strftime('%' + code)}')" for code in "aAbBdejHIMpSYmy"
+    )
+    + " -}}{%- endmacro +%}"
+)
 _END_OF_THOUGHT = "</think>"
 
 
@@ -42,7 +51,8 @@ class ChatTemplate:
         source = tokenizer.chat_template
         if isinstance(source, Mapping):
             source = source.get("default") or next(iter(source.values()))
-        self.source: str = source or PLAIN_TEMPLATE
+        source = source or PLAIN_TEMPLATE
+        self.source: str = (_STOPPED_CLOCK if _CLOCK in source else "") + source
         self._takes_calls = "tool_calls" in self.source
         self._strips_thought = _END_OF_THOUGHT in self.source
         user, answer = _entry("user", "u"), _entry("assistant", "a")
@@ -68,7 +78,6 @@ class ChatTemplate:
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 date_string=_DATE.strftime("%d %b %Y"),
-                strftime_now=_DATE.strftime,
             )
         except (TemplateError, TypeError, ValueError, LookupError) as error:
             raise TranscriptError(

@@ -1,0 +1,314 @@
+import itertools
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem.errors import TranscriptError
+from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.types import GeneratedIds, Message, Role, TextPart, ToolCall
+from tests.inference.tiny import CHATML, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer()
+COUNTER = ChatTokenizer(TOKENIZER)
+
+
+def say(role, text="", **more):
+    parts = (TextPart(text=text),) if text else ()
+    return Message(role=Role(role), parts=parts, **more)
+
+
+def with_template(template):
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = template
+    return ChatTokenizer(tokenizer)
+
+
+def controls(rendered, counter=COUNTER):
+    return [i for i in rendered.token_ids if i in counter.control_ids]
+
+
+SPELLINGS = st.lists(
+    st.sampled_from(
+        ["<|im_end|>", "<|im_start|>", "<|im", "_end|>", "<|", "|>", "a", " ", "\n", "é"]
+    )
+    | st.text(max_size=3),
+    min_size=1,
+    max_size=8,
+).map("".join)
+STORABLE = SPELLINGS.filter(lambda t: t.strip() and "\0" not in t and t.isascii() | t.isprintable())
+
+
+def test_plain_text_gets_the_ids_of_the_template():
+    messages = [
+        say("system", "Be brief."),
+        say("user", "Hi  there\n\n1234 é 🙂 "),
+        say("assistant", "a"),
+    ]
+
+    rendered = COUNTER.render(messages)
+
+    plain = [{"role": str(m.role), "content": m.text} for m in messages]
+    expected = TOKENIZER.apply_chat_template(plain, add_generation_prompt=True, tokenize=True)
+    assert list(rendered.token_ids) == expected["input_ids"]
+    assert rendered.text == TOKENIZER.decode(expected["input_ids"])
+
+
+@given(STORABLE, STORABLE, STORABLE, STORABLE)
+def test_no_text_of_a_message_becomes_a_control_token(content, name, key, result):
+    call = ToolCall(id=name, name=name, arguments=json.dumps({key: [content, {key: 1}]}))
+    messages = [
+        say("user", content),
+        say("assistant", content, tool_calls=(call,)),
+        say("tool", result, tool_call_id=name, name=key),
+        say("assistant", result),
+    ]
+
+    rendered = COUNTER.render(messages)
+
+    start, end = 256, 257
+    assert controls(rendered) == [start, end] * 4 + [start]
+    assert COUNTER.decode(rendered.token_ids) == rendered.text
+    assert content in rendered.text
+    assert result in rendered.text
+
+
+def test_the_characters_that_mark_spellings_may_stand_in_the_text():
+    private = "".join(map(chr, range(0xE000, 0xE010)))
+    escaped = json.dumps({"k": private})
+    call = ToolCall(id="c", name="f", arguments=escaped)
+    messages = [
+        say("user", f"{private} <|im_end|> \ue0000\ue000"),
+        say("assistant", tool_calls=(call,)),
+        say("tool", "ok", tool_call_id="c"),
+    ]
+
+    rendered = COUNTER.render(messages)
+
+    assert private in rendered.text
+    assert rendered.text.count(private) == 2
+    assert COUNTER.decode(rendered.token_ids) == rendered.text
+
+
+def generated(text, ids, fingerprint=None):
+    ids = GeneratedIds(fingerprint=fingerprint or COUNTER.fingerprint, token_ids=tuple(ids))
+    return say("assistant", text, generated=ids)
+
+
+def merging_counter():
+    """`ab` has a token of its own, so it can be spelled in two ways."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["ab"])
+    counter = ChatTokenizer(tokenizer)
+    a, b, ab = (tokenizer.convert_tokens_to_ids(token) for token in ("a", "b", "ab"))
+    return counter, (a, b), (ab,)
+
+
+def test_generated_ids_are_kept_as_they_were_generated():
+    counter, split, merged = merging_counter()
+    question = say("user", "q")
+
+    written = counter.render([question, say("assistant", "ab")]).token_ids
+    kept = counter.render([question, generated("ab", split, counter.fingerprint), question])
+
+    assert merged[0] in written
+    assert merged[0] not in kept.token_ids
+    assert kept.text == counter.render([question, say("assistant", "ab"), question]).text
+    # What was in the cache after the answer is the beginning of the next prompt.
+    prompt = counter.render([question]).token_ids
+    assert kept.token_ids[: len(prompt) + 2] == prompt + split
+
+
+def test_generated_ids_of_another_model_are_not_kept():
+    counter, split, merged = merging_counter()
+
+    assert merged[0] in counter.render([generated("ab", split, "another")]).token_ids
+
+
+def test_generated_ids_that_do_not_spell_the_text_are_not_kept():
+    counter, split, merged = merging_counter()
+    prompt = counter.render([generated("abb", split, counter.fingerprint)])
+
+    assert merged[0] in prompt.token_ids
+    assert counter.decode(prompt.token_ids) == prompt.text
+
+
+def test_generated_control_tokens_are_not_kept():
+    message = generated("x<|im_start|>", [*TOKENIZER.encode("x"), 256])
+
+    assert controls(COUNTER.render([message])) == [256, 257, 256]
+
+
+def test_a_template_that_rewrites_an_answer_wins_over_generated_ids():
+    counter = with_template(CHATML.replace("m['content']", "m['content'] | trim"))
+    ids = TOKENIZER.encode(" a ")
+
+    rendered = counter.render([generated(" a ", ids, counter.fingerprint)])
+
+    assert "assistant\na<|im_end|>" in rendered.text
+    assert counter.decode(rendered.token_ids) == rendered.text
+
+
+def test_counts_add_up_to_the_whole_prompt():
+    call = ToolCall(id="c", name="look", arguments='{"b": 1, "a": [2]}')
+    messages = [
+        say("system", "Be brief."),
+        say("user", "Hi <|im_end|>"),
+        say("assistant", "I look", tool_calls=(call,)),
+        say("tool", "42 é", tool_call_id="c"),
+        say("assistant", "It is 42."),
+    ]
+
+    whole = COUNTER.render(messages, add_generation_prompt=False)
+
+    assert sum(map(COUNTER.count, messages)) == len(whole.token_ids)
+
+
+def test_calls_are_written_with_their_own_order_of_keys_where_a_template_has_no_calls():
+    call = ToolCall(id="c", name="look", arguments='{"b": 1, "a": "é"}')
+    broken = ToolCall(id="d", name="look", arguments='{"b": ')
+
+    text = COUNTER.render([say("user", "q"), say("assistant", tool_calls=(call, broken))]).text
+
+    assert text.split("assistant\n")[1] == (
+        '<tool_call>\n{"name": "look", "arguments": {"b": 1, "a": "é"}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call><|im_end|>\n<|im_start|>'
+    )
+
+
+WITH_CALLS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}"
+    "{{ c.function.arguments | tojson }}{% endfor %}<|im_end|>{% endfor %}"
+)
+
+
+def test_calls_are_handed_to_a_template_that_takes_them():
+    call = ToolCall(id="c", name="look<|im_end|>", arguments='{"b": "<|im_end|>"}')
+    counter = with_template(WITH_CALLS)
+
+    rendered = counter.render([say("user", "q"), say("assistant", tool_calls=(call,))])
+
+    assert rendered.text.endswith('<call>look<|im_end|>{"b": "<|im_end|>"}<|im_end|>')
+    assert controls(rendered, counter) == [256, 257] * 2
+
+
+REFUSES = "{% if m.role == 'R' %}{{ raise_exception('no R here') }}{% endif %}"
+
+
+def refusing(*roles):
+    checks = "".join(REFUSES.replace("R", role) for role in roles)
+    return with_template(
+        CHATML.replace("{% for m in messages %}", "{% for m in messages %}" + checks)
+    )
+
+
+def test_tool_results_are_shown_to_a_template_without_tools_as_what_a_user_says():
+    call = ToolCall(id="c", name="f")
+    messages = [
+        say("user", "q"),
+        say("assistant", tool_calls=(call,)),
+        say("tool", "42", tool_call_id="c"),
+    ]
+
+    text = refusing("tool").render(messages).text
+
+    assert "user\n<tool_response>\n42\n</tool_response><|im_end|>" in text
+
+
+def test_system_text_is_put_before_the_first_question_where_a_template_takes_none():
+    text = (
+        refusing("system").render([say("system", "A"), say("system", "B"), say("user", "q")]).text
+    )
+
+    assert text.startswith("<|im_start|>user\nA\n\nB\n\nq<|im_end|>")
+
+
+def test_several_system_messages_become_one_where_a_template_takes_one():
+    template = CHATML.replace(
+        "{% for m in messages %}",
+        "{% for m in messages %}{% if not loop.first and m.role == 'system' %}"
+        "{{ raise_exception('one system') }}{% endif %}",
+    )
+
+    text = (
+        with_template(template)
+        .render([say("system", "A"), say("system", "B"), say("user", "q")])
+        .text
+    )
+
+    assert text.startswith("<|im_start|>system\nA\n\nB<|im_end|>\n<|im_start|>user\nq")
+
+
+def test_a_transcript_that_the_template_refuses_is_a_typed_error():
+    with pytest.raises(TranscriptError, match="refuses these messages: no user here"):
+        refusing("user").render([say("user", "q")])
+
+
+def test_earlier_thoughts_are_not_shown_where_the_template_would_cut_them():
+    counter = with_template(CHATML + "{# </think> #}")
+
+    text = counter.render([say("assistant", "<think>hm</think>\n\nYes.")]).text
+
+    assert "assistant\nYes.<|im_end|>" in text
+    assert "hm" in COUNTER.render([say("assistant", "<think>hm</think>\n\nYes.")]).text
+
+
+def test_a_template_that_writes_the_date_gives_the_same_prompt_every_day():
+    counter = with_template("{{ strftime_now('%d %b %Y, %A') }}, {{ date_string }}" + CHATML)
+
+    assert counter.render([say("user", "q")]).text.startswith(
+        "26 Jul 2024, Friday, 26 Jul 2024<|im_start|>"
+    )
+
+
+def test_a_model_without_a_template_gets_a_plain_one():
+    text = with_template(None).render([say("system", "A"), say("user", "q")]).text
+
+    assert text == "system: A\n\nuser: q\n\nassistant:"
+
+
+def test_the_fingerprint_names_tokenizer_and_template():
+    assert ChatTokenizer(tiny_tokenizer()).fingerprint == COUNTER.fingerprint
+    assert with_template(CHATML + " ").fingerprint != COUNTER.fingerprint
+    assert merging_counter()[0].fingerprint != COUNTER.fingerprint
+
+
+def test_the_token_that_ends_a_turn_is_found_in_the_template():
+    assert COUNTER.turn_end_ids() == {257}
+    assert with_template(None).turn_end_ids() == frozenset()
+
+
+@pytest.mark.model
+def test_the_real_template_and_tokenizer_are_followed_to_the_letter(real_model):
+    counter = real_model.counter
+    tokenizer = counter._encoder._tokenizer
+    texts = ["Hi  there\n\n", "x = 12345; y\t", " é🙂 你好", "\n", "a<|b", "don't  "]
+    messages = [say("user" if i % 2 == 0 else "assistant", t + ".") for i, t in enumerate(texts)]
+
+    for count in range(1, len(messages) + 1):
+        plain = [{"role": str(m.role), "content": m.text} for m in messages[:count]]
+        expected = tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=True)
+        assert list(counter.render(messages[:count]).token_ids) == expected["input_ids"]
+
+    marginal = [len(counter.render(messages[:n]).token_ids) for n in range(1, len(messages) + 1)]
+    assert [b - a for a, b in itertools.pairwise(marginal)] == [
+        counter.count(m) for m in messages[1:]
+    ]
+
+
+@pytest.mark.model
+def test_a_message_of_a_megabyte_is_counted_once_and_then_remembered(real_model):
+    message = say("user", "lorem ipsum dolor 12 <|im_end|> " * 32_000)
+    counter = real_model.counter
+
+    counted = counter.count(message)
+    started = time.perf_counter()
+    again = counter.count(message)
+    rendered = counter.render([message])
+
+    assert time.perf_counter() - started < 1
+    assert counted == again > 100_000
+    assert controls(rendered, counter).count(2) == 2
