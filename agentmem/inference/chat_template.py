@@ -121,8 +121,8 @@ class ChatTemplate:
         for call in message.tool_calls:
             body = {"name": call.name, "arguments": call.parsed_arguments()}
             written = escape(json.dumps(body, ensure_ascii=False))
-            content += f"\n<tool_call>\n{written}\n</tool_call>"
-        return _entry("assistant", content.removeprefix("\n"))
+            content += ("\n" if content else "") + f"<tool_call>\n{written}\n</tool_call>"
+        return _entry("assistant", content)
 
     def _tool(
         self, message: Message, content: str, names: Mapping[str, str], escape: Escape
