@@ -1,15 +1,16 @@
 """Reading and locking branches: what every other part of the store begins with."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, exists, select, update
 
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_id, is_owner, not_found, owner_digest
 from agentmem.types import BranchId, BranchInfo, BranchState, Inherit, Scope, SessionId
 
-_BRANCH: Final[AnySelect] = (
+_ANY: Final[AnySelect] = (
     select(
         BranchRow.id,
         BranchRow.session_id,
@@ -24,14 +25,44 @@ _BRANCH: Final[AnySelect] = (
     )
     .join(SessionRow, SessionRow.id == BranchRow.session_id)
     .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
-    .where(is_owner())
 )
+_PARENT: Final = _ANY.where(BranchRow.id == bindparam("branch"))
+_BRANCH: Final = _ANY.where(is_owner())
 _ONE: Final = _BRANCH.where(BranchRow.id == bindparam("branch"))
 # The branch alone: locking the session too would make writers of its subtasks wait in turn.
 _LOCKED: Final = _ONE.with_for_update(of=BranchRow)
 _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
     BranchRow.id
 )
+_ADVANCE: Final = (
+    update(BranchRow)
+    .where(
+        BranchRow.id == bindparam("branch"),
+        BranchRow.state == BranchState.OPEN.value,
+        BranchRow.open_calls == 0,
+        exists()
+        .where(SessionRow.id == BranchRow.session_id)
+        .where(OwnerRow.id == SessionRow.owner_id, is_owner()),
+    )
+    .values(
+        head=BranchRow.head + bindparam("number"),
+        updated_at=bindparam("moment"),
+    )
+    .returning(BranchRow.head)
+)
+
+
+def advance(
+    connection: Connection, scope: Scope, branch_id: BranchId, **changes: int | datetime
+) -> int | None:
+    """
+    Lock a branch and move its head in one statement; give the new head.
+
+    None if it takes a closer look: there is no such branch, it is not open, or calls are.
+    """
+    check_id("branch", branch_id)
+    keys = {"branch": branch_id, "owner": owner_digest(scope), **changes}
+    return connection.execute(_ADVANCE, keys).scalar_one_or_none()
 
 
 def find_branch(
@@ -70,12 +101,13 @@ def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -
 
 
 def lineage(
-    connection: Connection, scope: Scope, branch: AnyRow, last: int | None = None
+    connection: Connection, branch: AnyRow, last: int | None = None
 ) -> Iterator[tuple[AnyRow, int, int]]:
     """
     Walk from *branch* to ``main``: each branch, and the first and last position it gives the view.
 
     A branch gives what is its own, cut where its child was forked off; that may be nothing.
+    Whoever may see *branch* may see its ancestors, which are of the same session.
     """
     limit = branch.head if last is None else min(last, branch.head)
     while True:
@@ -83,7 +115,12 @@ def lineage(
         limit = min(limit, branch.forked_at)
         if branch.parent_id is None:
             return
-        branch = find_branch(connection, scope, branch.parent_id)
+        branch = parent_of(connection, branch)
+
+
+def parent_of(connection: Connection, branch: AnyRow) -> AnyRow:
+    """Read the branch that *branch*, which is not ``main``, was forked off."""
+    return connection.execute(_PARENT, {"branch": branch.parent_id}).one()
 
 
 def to_branch_info(row: AnyRow) -> BranchInfo:

@@ -10,10 +10,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
 from agentmem.errors import TranscriptError
-from agentmem.store.branches import find_branch, lineage
+from agentmem.store.branches import lineage, parent_of
 from agentmem.store.schema import AnyRow, BranchRow, ToolCallRow
 from agentmem.store.scoping import digest
-from agentmem.types import BranchId, Inherit, Message, Origin, Role, Scope, TextPart, ToolCall
+from agentmem.types import BranchId, Inherit, Message, Origin, Role, TextPart, ToolCall
 
 NO_RESULT: Final = "[no result was recorded for this call]"
 
@@ -84,10 +84,9 @@ class Transcript:
     It only plans: `entries` are to be written by the caller, the calls by `write_calls`.
     """
 
-    def __init__(self, connection: Connection, scope: Scope, branch: AnyRow) -> None:
+    def __init__(self, connection: Connection, branch: AnyRow) -> None:
         self.entries: list[Entry] = []
         self._connection = connection
-        self._scope = scope
         self._branch = branch
         self._open = _open_calls(connection, branch) if branch.open_calls else []
         self._made: list[Call] = []
@@ -171,7 +170,7 @@ class Transcript:
 
     def _was_made(self, call_id: str) -> bool:
         key = digest(call_id)
-        for branch, _, last in lineage(self._connection, self._scope, self._branch):
+        for branch, _, last in lineage(self._connection, self._branch):
             keys = {"branch": branch.id, "digest": key, "last": last}
             if self._connection.execute(_MADE, keys).first():
                 return True
@@ -183,16 +182,14 @@ class Transcript:
         self.entries.append(Entry(position=self.head + 1, message=message, origin=origin))
 
 
-def inherit_open_calls(
-    connection: Connection, scope: Scope, parent: AnyRow, *, child: BranchId, at: int
-) -> None:
+def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchId, at: int) -> None:
     """Give a new branch its own rows of the calls that are open where it was forked."""
     holder = parent
     # The branch in whose own part the fork lies knows every call that was open there.
     while at < holder.forked_at and holder.parent_id is not None:
         if holder.inherit == Inherit.PINS:
             return
-        holder = find_branch(connection, scope, holder.parent_id)
+        holder = parent_of(connection, holder)
     rows = connection.execute(_OPEN_AT, {"branch": holder.id, "at": at}).all()
     calls = [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
     if calls:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from agentmem.errors import ConflictError, InvalidInputError
-from agentmem.store.branches import find_branch, lineage
-from agentmem.store.calls import Transcript
+from agentmem.store.branches import advance, find_branch, lineage
+from agentmem.store.calls import Entry, Transcript
 from agentmem.store.codec import decode, encode, to_json
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
@@ -26,7 +26,8 @@ from agentmem.types import (
 )
 
 _MAX_POSITION: Final = 2**63 - 1
-_INSERT: Final = insert(MessageRow).returning(MessageRow.id, sort_by_parameter_order=True)
+_INSERT: Final = insert(MessageRow).returning(MessageRow.id)
+_INSERT_MANY: Final = insert(MessageRow).returning(MessageRow.id, sort_by_parameter_order=True)
 _MOVE_HEAD: Final = (
     update(BranchRow)
     .where(BranchRow.id == bindparam("branch"))
@@ -84,20 +85,19 @@ class Messages:
             raise InvalidInputError("a system message is made from pins: set a pin instead")
         if client_key is not None:
             check_name("client key", client_key)
-        columns = {id(message): encode(message) for message in messages}
-        content = _content_hash([columns[id(message)] for message in messages], origin)
+        content = _content_hash(messages, origin) if client_key is not None else b""
 
         def work(connection: Connection) -> tuple[StoredMessage, ...]:
+            if client_key is None:
+                plain = self._append_plain(connection, scope, branch_id, messages, origin)
+                if plain is not None:
+                    return plain
             branch = find_branch(connection, scope, branch_id, lock=True)
             if client_key is not None:
                 first_time = _find_appended(connection, branch, client_key, content)
                 if first_time is not None:
                     return first_time
-            _refuse_unless_open(branch)
-            transcript = Transcript(connection, scope, branch)
-            for message in messages:
-                transcript.add(message, origin)
-            stored = self._write(connection, branch_id, transcript, columns)
+            stored = self._append_legal(connection, branch, messages, origin)
             if client_key is not None:
                 _keep_key(connection, client_key, content, stored)
             return stored
@@ -138,7 +138,7 @@ class Messages:
         def work(connection: Connection) -> list[AnyRow]:
             branch = find_branch(connection, scope, branch_id)
             pieces: list[AnyRow] = []
-            for holder, start, stop in lineage(connection, scope, branch, highest):
+            for holder, start, stop in lineage(connection, branch, highest):
                 bounds = {"branch": holder.id, "from": max(start, lowest), "to": stop}
                 if bounds["from"] <= stop:
                     pieces[:0] = connection.execute(statement, bounds).all()
@@ -148,62 +148,82 @@ class Messages:
 
         return tuple(decode(row) for row in self._database.read(work))
 
-    def _write(
+    def _append_legal(
+        self, connection: Connection, branch: AnyRow, messages: Sequence[Message], origin: Origin
+    ) -> tuple[StoredMessage, ...]:
+        if branch.state != BranchState.OPEN:
+            raise ConflictError(
+                f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended "
+                "to it"
+            )
+        now = self._clock()
+        transcript = Transcript(connection, branch)
+        for message in messages:
+            transcript.add(message, origin)
+        stored = _insert(connection, branch.id, transcript.entries, now)
+        transcript.write_calls()
+        changes = {"last": transcript.head, "number": transcript.num_open, "moment": now}
+        connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes})
+        return stored
+
+    def _append_plain(
         self,
         connection: Connection,
+        scope: Scope,
         branch_id: BranchId,
-        transcript: Transcript,
-        columns: dict[int, dict[str, Any]],
-    ) -> tuple[StoredMessage, ...]:
+        messages: Sequence[Message],
+        origin: Origin,
+    ) -> tuple[StoredMessage, ...] | None:
+        """Append what no call stands in the way of, in two statements; None if one may."""
+        if any(message.tool_calls or message.role is Role.TOOL for message in messages):
+            return None
         now = self._clock()
-        rows = [
-            {
-                "branch_id": branch_id,
-                "position": entry.position,
-                "origin": entry.origin.value,
-                "created_at": now,
-                **(columns.get(id(entry.message)) or encode(entry.message)),
-            }
-            for entry in transcript.entries
+        head = advance(connection, scope, branch_id, number=len(messages), moment=now)
+        if head is None:
+            return None
+        entries = [
+            Entry(position=position, message=message, origin=origin)
+            for position, message in enumerate(messages, head - len(messages) + 1)
         ]
-        ids = connection.execute(_INSERT, rows).scalars().all()
-        transcript.write_calls()
-        connection.execute(
-            _MOVE_HEAD,
-            {
-                "branch": branch_id,
-                "last": transcript.head,
-                "number": transcript.num_open,
-                "moment": now,
-            },
-        )
-        return tuple(
-            StoredMessage(
-                id=MessageId(row_id),
-                branch_id=branch_id,
-                position=entry.position,
-                message=entry.message,
-                origin=entry.origin,
-                created_at=now,
-            )
-            for row_id, entry in zip(ids, transcript.entries, strict=True)
-        )
+        return _insert(connection, branch_id, entries, now)
 
 
-def _content_hash(columns: Sequence[dict[str, Any]], origin: Origin) -> bytes:
+def _insert(
+    connection: Connection, branch_id: BranchId, entries: Sequence[Entry], now: datetime
+) -> tuple[StoredMessage, ...]:
+    rows = [
+        {
+            "branch_id": branch_id,
+            "position": entry.position,
+            "origin": entry.origin.value,
+            "created_at": now,
+            **encode(entry.message),
+        }
+        for entry in entries
+    ]
+    # One row is the usual case, and much cheaper than a list of one.
+    one = len(rows) == 1
+    added = connection.execute(_INSERT, rows[0]) if one else connection.execute(_INSERT_MANY, rows)
+    return tuple(
+        StoredMessage(
+            id=MessageId(row_id),
+            branch_id=branch_id,
+            position=entry.position,
+            message=entry.message,
+            origin=entry.origin,
+            created_at=now,
+        )
+        for row_id, entry in zip(added.scalars(), entries, strict=True)
+    )
+
+
+def _content_hash(messages: Sequence[Message], origin: Origin) -> bytes:
     hasher = hashlib.sha256(origin.encode())
-    for message in columns:
-        ids = message["generated_ids"]
-        plain = {**message, "generated_ids": ids.hex() if ids is not None else None}
+    for columns in map(encode, messages):
+        ids = columns["generated_ids"]
+        plain = {**columns, "generated_ids": ids.hex() if ids is not None else None}
         hasher.update(to_json(plain).encode())
     return hasher.digest()
-
-
-def _refuse_unless_open(branch: AnyRow) -> None:
-    if branch.state != BranchState.OPEN:
-        raise ConflictError(
-            f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended to it"
-        )
 
 
 def _keep_key(

@@ -155,7 +155,7 @@ class Pins:
 
         def work(connection: Connection) -> tuple[list[int], list[AnyRow]]:
             branch = find_branch(connection, scope, branch_id)
-            line = [holder.id for holder, _, _ in lineage(connection, scope, branch)]
+            line = [holder.id for holder, _, _ in lineage(connection, branch)]
             targets = {"user_id": branch.owner_id, "session": branch.session_id, "branches": line}
             return line, list(connection.execute(_VISIBLE, targets).all())
 

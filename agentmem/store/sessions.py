@@ -156,7 +156,7 @@ class Sessions:
                 updated_at=self._clock(),
             )
             if inherit is Inherit.ALL:
-                inherit_open_calls(connection, scope, origin, child=branch_id, at=at)
+                inherit_open_calls(connection, origin, child=branch_id, at=at)
             return find_branch(connection, scope, branch_id)
 
         return to_branch_info(self._database.write(work))

