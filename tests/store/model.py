@@ -1,0 +1,93 @@
+"""A model of the store in plain Python: it scans lists where the store looks into an index."""
+
+from dataclasses import dataclass, field
+
+from agentmem.errors import ConflictError, TranscriptError
+from agentmem.store.calls import NO_RESULT
+from agentmem.types import BranchState, Inherit, Origin, PinScope, ToolCall
+from tests.builders import say
+
+
+@dataclass
+class ModelBranch:
+    parent: "ModelBranch | None" = None
+    forked_at: int = 0
+    inherit: Inherit = Inherit.ALL
+    own: list = field(default_factory=list)
+    keys: dict = field(default_factory=dict)
+    pins: dict = field(default_factory=dict)
+    state: BranchState = BranchState.OPEN
+
+    def view(self):
+        """Pairs of a message and its origin, as the branch sees them."""
+        inherited = self.parent.view()[: self.forked_at] if self.parent else []
+        return inherited + self.own
+
+    def talk(self):
+        """Give the part of the view in which calls are looked for."""
+        if self.parent is None or self.inherit is Inherit.PINS:
+            return list(self.own)
+        hidden = len(self.parent.view()) - len(self.parent.talk())
+        seen = self.parent.view()[: self.forked_at][hidden:]
+        return seen + self.own
+
+    def append(self, messages, origin, client_key):
+        if client_key in self.keys:
+            given, stored = self.keys[client_key]
+            if given != (messages, origin):
+                raise ConflictError
+            return stored
+        if self.state is not BranchState.OPEN:
+            raise ConflictError
+        before = list(self.own)
+        try:
+            for message in messages:
+                self._append_one(message, origin)
+        except TranscriptError:
+            self.own = before
+            raise
+        stored = self.own[len(before) :]
+        if client_key is not None:
+            self.keys[client_key] = ((messages, origin), stored)
+        return stored
+
+    def _append_one(self, message, origin):
+        waiting, answered = {}, set()
+        for said, _ in self.talk():
+            for made in said.tool_calls:
+                waiting[made.id] = made.name
+            if said.tool_call_id is not None:
+                waiting.pop(said.tool_call_id, None)
+                answered.add(said.tool_call_id)
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                if message.tool_call_id in answered or waiting:
+                    raise TranscriptError
+                made = ToolCall(id=message.tool_call_id, name=message.name or "tool")
+                self.own.append((say("assistant", tool_calls=(made,)), Origin.SYNTHETIC))
+        else:
+            for call_id, name in waiting.items():
+                closing = say("tool", NO_RESULT, tool_call_id=call_id, name=name)
+                self.own.append((closing, Origin.SYNTHETIC))
+        self.own.append((message, origin))
+
+
+@dataclass
+class ModelPin:
+    order: int
+    versions: list = field(default_factory=list)
+
+
+def visible_pins(branch, by_scope):
+    """Give texts of the pins of *branch*; *by_scope* has those of the user and the session."""
+    line, here = [], branch
+    while here is not None:
+        line.insert(0, here)
+        here = here.parent
+    groups = [by_scope[PinScope.USER], by_scope[PinScope.SESSION], *(item.pins for item in line)]
+    seen = {}
+    for group in groups:
+        for key, pin in sorted(group.items(), key=lambda item: item[1].order):
+            if pin.versions[-1] is not None:
+                seen[key] = pin.versions[-1]
+    return list(seen.values())
