@@ -19,15 +19,24 @@ class Budget:
     a time, until it takes *low_water* of its room. So the prompt's prefix, and with it the KV
     cache, breaks once per slide and not once per turn.
 
+    Pins and the current turn come first. A share that is not used goes to the recent window.
+
     Args:
         context: tokens of prompt and reply together.
         reply: tokens kept free for the reply.
         low_water: the share of its room that the window keeps when it slides.
+        summary: tokens of all summaries at most; a float is a share of the prompt.
+        retrieved: tokens of recalled messages at most; a float is a share of the prompt.
+        clip: whether a current turn that does not fit is shown with its longest text clipped;
+            if not, it is an error.
     """
 
     context: int = 4096
     reply: int = 512
     low_water: float = 0.5
+    summary: int | float = 0.15
+    retrieved: int | float = 0.25
+    clip: bool = True
 
     def __post_init__(self) -> None:
         _require(
@@ -39,11 +48,35 @@ class Budget:
             ok=0 <= self.low_water <= 1,
             message=f"low_water must be between 0 and 1, got {self.low_water}",
         )
+        for name in ("summary", "retrieved"):
+            share = getattr(self, name)
+            _require(
+                ok=share >= 0 and (isinstance(share, int) or share <= 1),
+                message=f"{name} must be tokens or a share from 0.0 to 1.0, got {share}",
+            )
+        _require(
+            ok=self.summary_tokens + self.retrieved_tokens <= self.prompt,
+            message=f"summary ({self.summary_tokens}) and retrieved ({self.retrieved_tokens}) take "
+            f"more than the {self.prompt} tokens of the prompt",
+        )
 
     @property
     def prompt(self) -> int:
         """Tokens that the prompt may take."""
         return self.context - self.reply
+
+    @property
+    def summary_tokens(self) -> int:
+        """Tokens of all summaries at most."""
+        return self._tokens(self.summary)
+
+    @property
+    def retrieved_tokens(self) -> int:
+        """Tokens of recalled messages at most."""
+        return self._tokens(self.retrieved)
+
+    def _tokens(self, share: float) -> int:
+        return share if isinstance(share, int) else int(share * self.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

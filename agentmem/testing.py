@@ -8,6 +8,7 @@ and keeps account of prefixes as a real engine does.
 import time
 import zlib
 from collections.abc import Generator, Iterable, Sequence
+from functools import lru_cache
 
 from agentmem.errors import AdmissionError
 from agentmem.protocols import Chunk, GenerationRequest, RenderedChat
@@ -55,6 +56,7 @@ class WordCounter:
         return 1 + ("system", "user", "assistant", "tool").index(role)
 
     @staticmethod
+    @lru_cache(maxsize=65536)
     def _word_id(word: str) -> int:
         return _CONTROL_IDS + zlib.crc32(word.encode()) % (2**32 - _CONTROL_IDS)
 
@@ -120,11 +122,12 @@ class ScriptedModel:
     def _cached(self, request: GenerationRequest) -> int:
         # The last token is always computed: its logits are what the first new token comes from.
         limit = len(request.token_ids) - 1
-        shared = [0]
-        for old in self.requests:
-            if old.cache_salt == request.cache_salt:
-                shared.append(common_prefix(old.token_ids, request.token_ids[:limit]))
-        return max(shared)
+        shared = (
+            common_prefix(old.token_ids, request.token_ids[:limit])
+            for old in self.requests
+            if old.cache_salt == request.cache_salt
+        )
+        return max(shared, default=0)
 
 
 __all__ = ["ScriptedModel", "WordCounter"]

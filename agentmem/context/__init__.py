@@ -1,16 +1,23 @@
 """What the model sees. Plain Python: no torch, no SQL."""
 
-from agentmem.context.assembler import Assembler, BranchView, system_message
+from agentmem.context.assembler import Assembler, BranchView, summarize_all
 from agentmem.context.conservation import Imbalance, check_conservation
+from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.context.policy import DiscardOldResults, Policy
+from agentmem.context.reuse import Before
 from agentmem.context.turns import group_turns, legal_fork, open_calls
 
 __all__ = [
     "Assembler",
+    "Before",
     "BranchView",
+    "DiscardOldResults",
+    "ExtractiveSummarizer",
     "Imbalance",
+    "Policy",
     "check_conservation",
     "group_turns",
     "legal_fork",
     "open_calls",
-    "system_message",
+    "summarize_all",
 ]

@@ -1,29 +1,33 @@
 """
-Builds a prompt from plain values: pins, then the recent window, then the current turn.
+Builds a prompt from plain values.
 
-It decides and records; it reads and writes nothing. `Memory` loads what it needs and stores what
-it returns.
+Pins, summaries, the recent window, what was recalled, the current turn: from most to least stable.
+It decides and accounts; it reads and writes nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
-from agentmem.context.spans import hidden, shown_spans, subtract, with_gaps
-from agentmem.context.window import slide
-from agentmem.errors import ContextOverflowError
-from agentmem.protocols import RenderedChat, TokenCounter
+from agentmem.context.draft import Draft
+from agentmem.context.fitting import fit_core, fit_hits, slide_window
+from agentmem.context.folding import Folder
+from agentmem.context.layout import Accounting, lay_out
+from agentmem.context.pieces import shown_turns, split_turn
+from agentmem.context.policy import Policy
+from agentmem.context.render import Renderer
+from agentmem.context.reuse import Before, find_reuse, pin_versions
+from agentmem.protocols import Hit, TokenCounter
 from agentmem.types import (
     BranchId,
+    Break,
     Message,
     Pin,
     Prompt,
-    Role,
-    Rule,
+    Reuse,
     Span,
-    TextPart,
-    Tier,
-    TruncationRecord,
+    StoredMessage,
+    Summary,
     Turn,
     freeze,
 )
@@ -36,165 +40,138 @@ class BranchView:
 
     Args:
         head: position of the newest message.
-        turns: the end of the branch, oldest first; at least from *window_start* on.
-        window_start: position where the window began last time, None for a new window.
-        recorded: runs of positions that the log of this branch already names as left out.
+        turns: the end of the branch, oldest first; at least from where the window began before.
+        before: the prompt that this one goes on from; a subtask's first one goes on from its
+            parent's. None for a new window.
+        fresh: why the window is new, if it is.
+        recorded: the layout that the log of this branch ends with; empty for a new log.
+        summaries: those that *before* shows.
         inherited: positions up to this one are a parent's, not shown unless among *turns*.
+        hits: what was recalled for this prompt.
     """
 
     branch_id: BranchId
     head: int
     pins: tuple[Pin, ...]
     turns: tuple[Turn, ...]
-    window_start: int | None = None
+    before: Before | None = None
+    fresh: Break = Break.FIRST
     recorded: tuple[Span, ...] = ()
+    summaries: tuple[Summary, ...] = ()
     inherited: int = 0
-
-
-def system_message(pins: Sequence[Pin]) -> tuple[Message, ...]:
-    """Write all pins as the one system message, each byte for byte; none without pins."""
-    if not pins:
-        return ()
-    text = "\n\n".join(pin.text for pin in pins)
-    return (Message(role=Role.SYSTEM, parts=(TextPart(text=text),)),)
-
-
-def _messages(turns: Sequence[Turn]) -> list[Message]:
-    return [stored.message for turn in turns for stored in turn.messages]
+    hits: tuple[Hit, ...] = ()
 
 
 class Assembler:
-    """Assembles prompts that a *counter* counts and a *budget* bounds."""
+    """Assembles prompts that a *counter* counts, a *budget* bounds and a *policy* cuts."""
 
-    def __init__(self, counter: TokenCounter, budget: Budget) -> None:
-        self._counter = counter
+    def __init__(self, counter: TokenCounter, budget: Budget, policy: Policy | None = None) -> None:
+        self._renderer = Renderer(counter)
         self._budget = budget
+        self._policy = policy or Policy()
 
     def assemble(self, view: BranchView) -> Prompt:
         """
         Choose, render and account for the prompt of *view*.
 
         Raises:
-            ContextOverflowError: pins and current turn alone are over the budget.
+            ContextOverflowError: pins and the core of the current turn are over the budget, and
+                the current turn may not be clipped or cannot be clipped enough.
         """
-        system = system_message(view.pins)
-        older, current = list(view.turns[:-1]), list(view.turns[-1:])
-        core = self._render([*system, *_messages(current)])
-        room = self._budget.prompt - len(core.token_ids)
-        if room < 0:
-            raise self._overflow(system, current, core)
-        recent = older[self._first_kept(view, older, current, room) :]
-        rendered = self._render([*system, *_messages([*recent, *current])])
-        # Counts of single messages are exact for most templates. Where one is not, the whole
-        # render is what counts, and the window gives way.
-        while recent and len(rendered.token_ids) > self._budget.prompt:
-            recent = recent[1:]
-            rendered = self._render([*system, *_messages([*recent, *current])])
-        layout = _layout(view, recent, current)
+        draft = self._start(view)
+        draft = fit_core(draft, self._renderer, self._budget)
+        draft = fit_hits(draft, view.hits, self._renderer, self._budget)
+        draft, room = slide_window(
+            draft, self._renderer, self._budget, self._policy, is_new=view.before is None
+        )
+        return self._account(view, draft, room)
+
+    def folder(self) -> Folder | None:
+        """Give what folds messages under this budget and policy; None when nothing does."""
+        summarizer = self._policy.summarizer
+        if summarizer is None or self._budget.summary_tokens == 0:
+            return None
+        return Folder(summarizer, self._renderer.count_text, self._budget.summary_tokens)
+
+    def _start(self, view: BranchView) -> Draft:
+        """Take everything that the prompt before showed, and all that is new."""
+        layout = view.before.layout if view.before is not None else ()
+        shown = shown_turns(view.turns, layout)
+        rounds, core = split_turn(shown[-1]) if shown else ([], ())
+        return Draft(
+            branch_id=view.branch_id,
+            pins=view.pins,
+            summaries=view.summaries,
+            older=tuple(tuple(turn) for turn in shown[:-1] if turn),
+            rounds=tuple(rounds),
+            core=core,
+            loaded={s.position: s for turn in view.turns for s in turn.messages},
+            folder=self.folder(),
+        )
+
+    def _account(self, view: BranchView, draft: Draft, room: int) -> Prompt:
+        rendered = self._renderer.render(draft.messages)
+        layout = lay_out(draft.shown(), draft.summaries, head=view.head, inherited=view.inherited)
+        accounting = Accounting(
+            branch_id=view.branch_id,
+            layout=layout,
+            recorded=view.recorded,
+            inherited=view.inherited,
+            loaded=draft.loaded,
+            count=self._count_stored,
+            room=room,
+        )
         return Prompt(
             branch_id=view.branch_id,
             head=view.head,
-            messages=(*system, *_messages([*recent, *current])),
+            messages=draft.messages,
             text=rendered.text,
             token_ids=rendered.token_ids,
-            tokens_by_tier=freeze(self._tiers(system, recent, current, rendered)),
+            tokens_by_tier=freeze(self._renderer.tiers(draft, len(rendered.token_ids))),
             layout=layout,
-            truncations=self._records(view, layout, room),
+            truncations=accounting.records(),
+            summaries=draft.summaries,
+            pins=pin_versions(view.pins),
+            reuse=self._reuse(view, draft, layout, rendered.token_ids),
             context=self._budget.context,
             reply=self._budget.reply,
-            fingerprint=self._counter.fingerprint,
+            fingerprint=self._renderer.fingerprint,
         )
 
-    def _render(self, messages: Sequence[Message], *, generate: bool = True) -> RenderedChat:
-        return self._counter.render(messages, add_generation_prompt=generate)
+    def _reuse(
+        self, view: BranchView, draft: Draft, layout: Sequence[Span], token_ids: Sequence[int]
+    ) -> Reuse:
+        if view.before is None:
+            return Reuse(common_tokens=0, broken_by=view.fresh)
 
-    def _length(self, messages: Sequence[Message]) -> int:
-        return len(self._render(messages, generate=False).token_ids) if messages else 0
+        def shared(messages: Sequence[Message] | None, *, is_whole: bool = False) -> int:
+            if messages is None:
+                return self._renderer.shared(token_ids, replace(draft, summaries=()).system)
+            transcript = [*draft.system, *messages]
+            # The whole prompt before ended with the generation prompt, which the next message
+            # usually begins with.
+            return self._renderer.shared(token_ids, transcript, generate=is_whole)
 
-    def _size(self, turn: Turn) -> int:
-        return sum(self._counter.count(stored.message) for stored in turn.messages)
-
-    def _first_kept(
-        self, view: BranchView, older: Sequence[Turn], current: Sequence[Turn], room: int
-    ) -> int:
-        start = None
-        if view.window_start is not None:
-            start = sum(turn.last < view.window_start for turn in older)
-        return slide(
-            [self._size(turn) for turn in older],
-            start=start,
-            room=room,
-            current=sum(self._size(turn) for turn in current),
-            low_water=self._budget.low_water,
+        return find_reuse(
+            view.before,
+            pins=pin_versions(view.pins),
+            layout=layout,
+            window=draft.window,
+            shared=shared,
         )
 
-    def _tiers(
-        self,
-        system: Sequence[Message],
-        recent: Sequence[Turn],
-        current: Sequence[Turn],
-        rendered: RenderedChat,
-    ) -> dict[Tier, int]:
-        """
-        Attribute each token of the prompt to one tier.
-
-        Tiers are cut where the render of a longer list goes on from a shorter one, so that the
-        numbers add up to the prompt even where a template merges or rewrites.
-        """
-        body = [*_messages(recent), *_messages(current)]
-        first_body = body[:1]
-        pinned = self._length(system)
-        # Without a system message some templates put a text of their own before the first one.
-        own = 0
-        if not system and first_body:
-            own = max(0, self._length(first_body) - self._counter.count(first_body[0]))
-        before_current = self._length([*system, *_messages(recent)]) if recent else pinned + own
-        whole = self._length([*system, *body])
-        return {
-            Tier.TEMPLATE: own + len(rendered.token_ids) - whole,
-            Tier.PINNED: pinned,
-            Tier.RECENT: before_current - pinned - own,
-            Tier.CURRENT: whole - before_current if body else 0,
-        }
-
-    def _overflow(
-        self, system: Sequence[Message], current: Sequence[Turn], core: RenderedChat
-    ) -> ContextOverflowError:
-        tiers = freeze(self._tiers(system, (), current, core))
-        return ContextOverflowError(
-            {str(tier): num for tier, num in tiers.items()},
-            context=self._budget.context,
-            reply=self._budget.reply,
-        )
-
-    def _records(
-        self, view: BranchView, layout: Sequence[Span], room: int
-    ) -> tuple[TruncationRecord, ...]:
-        """Name what this prompt leaves out and no earlier one of this branch did."""
-        loaded = {s.position: s.message for turn in view.turns for s in turn.messages}
-        records = []
-        for span in subtract(hidden(layout), view.recorded):
-            # A run that was never read is not counted: reading a whole history to log that it
-            # is not shown would make the first prompt of a long session as slow as it is long.
-            positions = range(span.first, span.last + 1)
-            is_read = all(position in loaded for position in positions)
-            tokens = (self._counter.count(loaded[position]) for position in positions)
-            records.append(
-                TruncationRecord(
-                    branch_id=view.branch_id,
-                    first=span.first,
-                    last=span.last,
-                    tier=Tier.RECENT,
-                    rule=Rule.NOT_INHERITED if span.last <= view.inherited else Rule.WINDOW,
-                    num_tokens=sum(tokens) if is_read else None,
-                    room=room,
-                    destination="store",
-                )
-            )
-        return tuple(records)
+    def _count_stored(self, stored: StoredMessage) -> int:
+        return self._renderer.count(stored.message)
 
 
-def _layout(view: BranchView, recent: Sequence[Turn], current: Sequence[Turn]) -> tuple[Span, ...]:
-    kept = [(s.position, Tier.RECENT) for turn in recent for s in turn.messages]
-    kept += [(s.position, Tier.CURRENT) for turn in current for s in turn.messages]
-    return with_gaps(shown_spans(kept), view.head, cut=view.inherited)
+def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -> Sequence[Summary]:
+    """
+    Sum up all that *view* shows or sums up, as one summary of the branch *branch_id*.
+
+    Empty when there is nothing to sum up or nothing to sum it up with.
+    """
+    folder = assembler.folder()
+    messages = [stored for turn in view.turns for stored in turn.messages]
+    if folder is None or not messages:
+        return ()
+    return folder.fold(branch_id, view.summaries, messages)

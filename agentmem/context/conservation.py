@@ -5,15 +5,16 @@ It reads only what was stored, so it checks the assembler and the store together
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from agentmem.context.spans import hidden, subtract
-from agentmem.types import AssemblyId, AssemblyInfo, Span, TruncationRecord
+from agentmem.context.spans import subtract
+from agentmem.types import AssemblyId, AssemblyInfo, Form, Span, Tier, TruncationRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """Positions of an assembly that are neither shown nor named, or accounted for twice."""
+    """Positions of an assembly that are not accounted for, or twice."""
 
     assembly_id: AssemblyId
     spans: tuple[Span, ...]
@@ -21,7 +22,9 @@ class Imbalance:
 
 
 def check_conservation(
-    assemblies: Sequence[AssemblyInfo], records: Sequence[TruncationRecord]
+    assemblies: Sequence[AssemblyInfo],
+    records: Sequence[TruncationRecord],
+    summary_keys: AbstractSet[str] = frozenset(),
 ) -> tuple[Imbalance, ...]:
     """
     Check one branch; an empty result is a log that balances.
@@ -29,15 +32,12 @@ def check_conservation(
     Args:
         assemblies: all of the branch, oldest first.
         records: all truncation records of the branch.
+        summary_keys: of all summaries that the branch can show.
     """
     found: list[Imbalance] = []
     for assembly in assemblies:
         whole = (Span(first=1, last=assembly.head, tier=None),) if assembly.head else ()
-        if missing := subtract(whole, assembly.layout):
-            found.append(_imbalance(assembly, missing, "not in the layout"))
         length = sum(span.last - span.first + 1 for span in assembly.layout)
-        if not missing and length != assembly.head:
-            found.append(_imbalance(assembly, assembly.layout, "in the layout twice"))
         named = sorted(
             (
                 Span(first=record.first, last=record.last, tier=None)
@@ -46,10 +46,24 @@ def check_conservation(
             ),
             key=lambda span: span.first,
         )
-        if unnamed := subtract(hidden(assembly.layout), named):
-            found.append(_imbalance(assembly, unnamed, "left out without a record"))
+        cut = [span for span in assembly.layout if _is_cut(span)]
+        covered = [span for span in assembly.layout if span.tier is Tier.SUMMARY]
+        lost = [span for span in covered if span.source not in summary_keys]
+        missing = subtract(whole, assembly.layout)
+        problems = {
+            "not in the layout": missing,
+            "in the layout twice": assembly.layout if length > assembly.head else (),
+            "left out without a record": subtract(cut, named),
+            "covered by a summary that is not there": lost,
+        }
+        found += [
+            Imbalance(assembly_id=assembly.id, spans=tuple(spans), problem=problem)
+            for problem, spans in problems.items()
+            if spans
+        ]
     return tuple(found)
 
 
-def _imbalance(assembly: AssemblyInfo, spans: Sequence[Span], problem: str) -> Imbalance:
-    return Imbalance(assembly_id=assembly.id, spans=tuple(spans), problem=problem)
+def _is_cut(span: Span) -> bool:
+    """Tell whether the prompt does not show *span* in full."""
+    return span.tier in (None, Tier.SUMMARY) or span.form is not Form.FULL

@@ -1,30 +1,16 @@
-"""The recent window: which whole turns stand in the prompt, and when it slides."""
+"""The recent window: how many whole units stand in the prompt."""
 
 from collections.abc import Sequence
 
 
-def slide(
-    sizes: Sequence[int], *, start: int | None, room: int, current: int, low_water: float
-) -> int:
+def keep_from(sizes: Sequence[int], limit: int) -> int:
     """
-    Give the index of the first turn that stays in the window.
+    Give the index of the first unit to keep so that all from there on take at most *limit*.
 
-    The walk never leaves a gap: a missing beginning is honest, a hole in the middle reads to the
-    model as if nothing had been said there. With a *start* the window stays where it was as long
-    as it fits, so the prompt's prefix stays the same; when it no longer fits it slides in one
-    step to the low-water mark and has room to grow again. Without one it is filled from the end.
-
-    Args:
-        sizes: tokens of each turn before the current one, oldest first.
-        start: index where the window began last time, None for a new window.
-        room: tokens for these turns.
-        current: tokens of the current turn; it counts towards the low-water mark, since it is in
-            the window from the next turn on.
-        low_water: share of *room* and *current* that may be taken after a slide.
+    The walk goes back from the newest and stops at the first that does not fit, even if an older,
+    shorter one would: a gap in the middle of a conversation reads to the model as if nothing had
+    been said there; a missing beginning is what the summary tier is for.
     """
-    if start is not None and sum(sizes[start:]) <= room:
-        return start
-    limit = room if start is None else min(room, int(low_water * (room + current)) - current)
     first = len(sizes)
     left = limit
     while first > 0 and sizes[first - 1] <= left:

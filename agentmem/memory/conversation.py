@@ -23,6 +23,7 @@ from agentmem.types import (
     Reply,
     Role,
     StoredMessage,
+    Summary,
     TextPart,
     ToolCall,
     TruncationRecord,
@@ -138,7 +139,7 @@ class Conversation:
             ConfigError: there is nothing to count with.
         """
         budget = budget or self._runtime.budget
-        assembler = Assembler(self._runtime.need_counter(), budget)
+        assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
         view, previous = load_view(self._runtime, self._branch_id, budget)
         prompt = assembler.assemble(view)
         if previous is not None and _is_same(prompt, previous):
@@ -211,9 +212,20 @@ class Conversation:
         every = self._store.ledger.assemblies(self._scope, self.branch.session_id)
         return tuple(assembly for assembly in every if assembly.branch_id == self._branch_id)
 
+    def summaries(self) -> tuple[Summary, ...]:
+        """Read all summaries that prompts of this branch showed first, by what they cover."""
+        return self._store.ledger.summaries(self._scope, self._branch_id)
+
+    def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
+        """Read the messages, in full, that *record* names as left out or cut."""
+        return self.messages(record.first, record.last)
+
     def check(self) -> tuple[Imbalance, ...]:
         """Check that every message of every prompt is shown or on record; empty is good."""
-        return check_conservation(self.assemblies(), self.truncations())
+        assemblies = self.assemblies()
+        keys = {span.source for a in assemblies for span in a.layout if span.source is not None}
+        there = self._store.ledger.summaries(self._scope, self._branch_id, sorted(keys))
+        return check_conservation(assemblies, self.truncations(), {s.key for s in there})
 
 
 def _bounded(sampling: Sampling, budget: Budget) -> Sampling:

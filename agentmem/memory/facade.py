@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Self
 
 from agentmem.config import Budget
+from agentmem.context import Policy
 from agentmem.errors import ConfigError
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
@@ -22,29 +23,32 @@ class Memory:
     processes may open the same database.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the facade is where everything meets
         self,
         store: Store,
         *,
         model: LanguageModel | None = None,
         counter: TokenCounter | None = None,
         budget: Budget | None = None,
+        policy: Policy | None = None,
         namespace: str = "default",
     ) -> None:
         self._store = store
         self._model = model
         self._counter = model.counter if counter is None and model is not None else counter
         self._budget = _checked(budget, model)
+        self._policy = policy or Policy()
         self._namespace = namespace
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - the facade is where everything meets
         cls,
         url: str = "sqlite:///agentmem.db",
         *,
         model: LanguageModel | None = None,
         counter: TokenCounter | None = None,
         budget: Budget | None = None,
+        policy: Policy | None = None,
         namespace: str = "default",
     ) -> "Memory":
         """
@@ -57,6 +61,8 @@ class Memory:
             counter: counts, where the caller has a model of his own.
             budget: of every prompt that names no other; by default 4,096 tokens, or what the
                 model's window has.
+            policy: what gives way first and who writes summaries; by default the sentences that
+                say most, as they were said.
             namespace: separates applications or tenants in one database.
 
         Raises:
@@ -67,7 +73,12 @@ class Memory:
         Scope(namespace=namespace)
         _checked(budget, model)
         return cls(
-            Store.open(url), model=model, counter=counter, budget=budget, namespace=namespace
+            Store.open(url),
+            model=model,
+            counter=counter,
+            budget=budget,
+            policy=policy,
+            namespace=namespace,
         )
 
     def session(self, key: str, *, user: str = "default") -> Session:
@@ -117,6 +128,7 @@ class Memory:
             model=self._model,
             counter=self._counter,
             budget=self._budget,
+            policy=self._policy,
         )
 
 

@@ -1,18 +1,21 @@
 """Loads from the store what the assembler is to see of a branch: never more than a window."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.context import BranchView, group_turns
+from agentmem.context import Assembler, Before, BranchView, group_turns, summarize_all
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import TokenCounter
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
     BranchInfo,
+    Break,
     Inherit,
     Role,
     StoredMessage,
+    Summary,
     Tier,
 )
 
@@ -29,51 +32,69 @@ def load_view(
     The window goes on from where that assembly left it. A subtask that inherits everything goes
     on from its parent's, so that it begins with the parent's own prefix.
     """
+    branch = runtime.store.sessions.branch(runtime.scope, branch_id)
+    return _view(runtime, branch, branch.head, budget)
+
+
+def _view(
+    runtime: Runtime, branch: BranchInfo, head: int, budget: Budget
+) -> tuple[BranchView, AssemblyInfo | None]:
+    """View *branch* as it was when *head* was its newest message."""
     store, scope = runtime.store, runtime.scope
-    branch = store.sessions.branch(scope, branch_id)
-    previous = _last_assembly(runtime, branch, budget)
-    start = _window_start(previous)
+    previous = _last_assembly(runtime, branch, head, budget)
+    own = previous if previous and previous.branch_id == branch.id else None
     floor = _floor(runtime, branch)
-    if start is None:
-        messages = _read_backwards(runtime, branch, floor, budget)
+    start = 1 if previous is None else _window_start(previous)
+    if previous is None:
+        messages = _read_backwards(runtime, branch, floor, head, budget)
     else:
-        messages = store.messages.read(scope, branch_id, max(start, floor + 1), branch.head)
+        messages = store.messages.read(scope, branch.id, max(start, floor + 1), head)
     if floor:
-        kept = store.messages.promoted(scope, branch_id, first=start or 1, last=floor)
+        kept = store.messages.promoted(scope, branch.id, first=start, last=floor)
         messages = (*kept, *messages)
-    own = previous if previous and previous.branch_id == branch_id else None
     view = BranchView(
-        branch_id=branch_id,
-        head=branch.head,
-        pins=store.pins.visible(scope, branch_id),
+        branch_id=branch.id,
+        head=head,
+        pins=store.pins.visible(scope, branch.id),
         turns=group_turns(messages),
-        window_start=start,
-        recorded=tuple(span for span in own.layout if span.tier is None) if own else (),
+        before=None if previous is None else Before(layout=previous.layout, pins=previous.pins),
+        fresh=Break.FIRST if previous is not None else _why_fresh(runtime, branch),
+        recorded=own.layout if own is not None else (),
+        summaries=_summaries(runtime, branch, previous),
         inherited=floor,
     )
+    if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
+        view = replace(view, summaries=_of_parent(runtime, branch, budget))
     return view, own
 
 
-def _last_assembly(runtime: Runtime, branch: BranchInfo, budget: Budget) -> AssemblyInfo | None:
+def _last_assembly(
+    runtime: Runtime, branch: BranchInfo, head: int, budget: Budget
+) -> AssemblyInfo | None:
     found = runtime.store.ledger.last(
         runtime.scope,
         branch.id,
         context=budget.context,
         reply=budget.reply,
         fingerprint=runtime.need_counter().fingerprint,
+        up_to=head,
     )
     if found is None and branch.parent is not None and branch.inherit is Inherit.ALL:
         parent = runtime.store.sessions.branch(runtime.scope, branch.parent)
-        found = _last_assembly(runtime, parent, budget)
-        # A parent that has slid on since the fork no longer tells where this branch began.
-        if found is not None and (_window_start(found) or 1) > branch.forked_at + 1:
-            return None
+        # As the parent was at the fork, whatever it has become since.
+        return _last_assembly(runtime, parent, branch.forked_at, budget)
     return found
 
 
-def _window_start(assembly: AssemblyInfo | None) -> int | None:
-    if assembly is None:
-        return None
+def _why_fresh(runtime: Runtime, branch: BranchInfo) -> Break:
+    newest = runtime.store.ledger.newest(runtime.scope, branch.id)
+    if newest is None:
+        return Break.FIRST if branch.parent is None else Break.BRANCH
+    is_same = newest.fingerprint == runtime.need_counter().fingerprint
+    return Break.BUDGET if is_same else Break.TEMPLATE
+
+
+def _window_start(assembly: AssemblyInfo) -> int:
     shown = (s.first for s in assembly.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
     return next(shown, assembly.head + 1)
 
@@ -82,19 +103,36 @@ def _floor(runtime: Runtime, branch: BranchInfo) -> int:
     """Find the last position that this branch does not see, though an ancestor has it."""
     if branch.parent is None:
         return 0
-    if branch.inherit is Inherit.PINS:
+    if branch.inherit is not Inherit.ALL:
         return branch.forked_at
     parent = runtime.store.sessions.branch(runtime.scope, branch.parent)
     return min(branch.forked_at, _floor(runtime, parent))
 
 
+def _summaries(
+    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
+) -> tuple[Summary, ...]:
+    layout = previous.layout if previous is not None else ()
+    keys = dict.fromkeys(span.source for span in layout if span.source is not None)
+    return runtime.store.ledger.summaries(runtime.scope, branch.id, list(keys)) if keys else ()
+
+
+def _of_parent(runtime: Runtime, branch: BranchInfo, budget: Budget) -> tuple[Summary, ...]:
+    """Sum up what the parent's prompt would have shown at the fork."""
+    assert branch.parent is not None, "main has no parent"
+    parent = runtime.store.sessions.branch(runtime.scope, branch.parent)
+    view, _ = _view(runtime, parent, branch.forked_at, budget)
+    assembler = Assembler(runtime.need_counter(), budget, runtime.policy)
+    return tuple(summarize_all(assembler, branch.id, view))
+
+
 def _read_backwards(
-    runtime: Runtime, branch: BranchInfo, floor: int, budget: Budget
+    runtime: Runtime, branch: BranchInfo, floor: int, head: int, budget: Budget
 ) -> tuple[StoredMessage, ...]:
     """Read pages until whole turns overfill the budget, or there is nothing more to read."""
     counter = runtime.need_counter()
     messages: tuple[StoredMessage, ...] = ()
-    last = branch.head
+    last = head
     while last > floor:
         first = max(floor + 1, last - _PAGE + 1)
         page = runtime.store.messages.read(runtime.scope, branch.id, first, last)

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 
 from agentmem.config import Budget
+from agentmem.context import Policy
 from agentmem.errors import ConfigError
 from agentmem.protocols import LanguageModel, TokenCounter
 from agentmem.store import Store
@@ -20,6 +21,7 @@ class Runtime:
     model: LanguageModel | None
     counter: TokenCounter | None
     budget: Budget
+    policy: Policy
 
     def need_model(self) -> LanguageModel:
         if self.model is None:

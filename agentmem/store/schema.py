@@ -249,6 +249,7 @@ class AssemblyRow(Base):
     tokens_by_tier: Mapped[str]
     layout: Mapped[str]
     prompt_hash: Mapped[str]
+    pins: Mapped[str] = mapped_column(server_default="[]")
     context: Mapped[int]
     reply: Mapped[int]
     fingerprint: Mapped[str]
@@ -269,3 +270,21 @@ class TruncationRow(Base):
     num_tokens: Mapped[int | None]
     room: Mapped[int]
     destination: Mapped[str]
+
+
+class SummaryRow(Base):
+    """A text that stands for messages. *key* names its content, so a second one is the same."""
+
+    __tablename__ = "summary"
+
+    branch_id: Mapped[int] = mapped_column(
+        ForeignKey("branch.id", ondelete="CASCADE"), primary_key=True
+    )
+    key: Mapped[str] = mapped_column(primary_key=True)
+    first: Mapped[int]
+    last: Mapped[int]
+    level: Mapped[int]
+    text: Mapped[str]
+    author: Mapped[str]
+    source_hash: Mapped[str]
+    created_at: Mapped[datetime]

@@ -40,7 +40,11 @@ class Inherit(StrEnum):
     """What a subtask sees of its parent, beside the pins and promoted results."""
 
     PINS = "pins"
+    SUMMARY = "summary"
+    """One summary of all that the parent's prompt shows or sums up."""
+
     ALL = "all"
+    """The parent's prompt, and so its prefix and the KV cache of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NewType
 
 from agentmem.types.messages import BranchId, Message
+from agentmem.types.text import check_text
 
 AssemblyId = NewType("AssemblyId", int)
 
@@ -30,7 +31,27 @@ class Rule(StrEnum):
     """Why something is not in a prompt."""
 
     WINDOW = "left the window"
+    """The recent window slid on, or older calls of a long tool loop gave way."""
+
     NOT_INHERITED = "not inherited"
+    """A subtask that does not see its parent's messages."""
+
+    CLIPPED = "clipped"
+    """Shown with its middle cut out."""
+
+    STUBBED = "replaced by a stub"
+    """A policy discarded it; a line tells the model that it was there."""
+
+    NO_ROOM = "no room for its summary"
+    NOT_RETRIEVED = "not retrieved again"
+
+
+class Form(StrEnum):
+    """How much of a message is shown."""
+
+    FULL = "full"
+    CLIPPED = "clipped"
+    STUB = "stub"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +62,43 @@ class Span:
     last: int
     tier: Tier | None
     """The tier that shows them; None when they are not in the prompt."""
+
+    form: Form = Form.FULL
+    kept: int | None = None
+    """Characters that a clipped message still shows."""
+
+    source: str | None = None
+    """Key of the summary that covers them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """
+    A text that stands for the messages *first* to *last* of a branch.
+
+    A summary is never changed: another text is another summary. Which ones a prompt shows stands
+    in its layout.
+    """
+
+    branch_id: BranchId
+    first: int
+    last: int
+    level: int
+    """0 when it was made of messages only, else one more than the highest it was made of."""
+
+    text: str
+    author: str
+    source_hash: str
+    """Of the texts it was made of."""
+
+    def __post_init__(self) -> None:
+        check_text("summary", self.text)
+
+    @property
+    def key(self) -> str:
+        """Name the summary by its content; short enough to be read in a log."""
+        facts = (self.first, self.last, self.level, self.text, self.author, self.source_hash)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +128,34 @@ class TruncationRecord:
     created_at: datetime | None = None
 
 
+class Break(StrEnum):
+    """Why the prompt does not go on from the one before."""
+
+    FIRST = "first prompt"
+    BRANCH = "branch"
+    """A subtask that could not go on from its parent's prompt."""
+
+    BUDGET = "budget"
+    TEMPLATE = "template"
+    PINS = "pin changed"
+    FOLD = "fold"
+    RETRIEVED = "retrieved text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What this prompt has in common with the one before it on the same branch."""
+
+    common_tokens: int
+    """Tokens that both begin with, so that their KV can be reused if it is still cached."""
+
+    broken_by: Break | None
+    """Why the common prefix ends before the previous prompt did; None if it did not."""
+
+    detail: str = ""
+    """What it was, such as the keys of the pins that changed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """
@@ -91,6 +177,13 @@ class Prompt:
     truncations: tuple[TruncationRecord, ...]
     """What this assembly newly left out; what earlier ones left out is in the log already."""
 
+    summaries: tuple[Summary, ...]
+    """What the summary tier shows, oldest first."""
+
+    pins: tuple[tuple[str, int], ...]
+    """Scope and key of each pin shown, and its version."""
+
+    reuse: Reuse
     context: int
     reply: int
     fingerprint: str
@@ -119,6 +212,7 @@ class AssemblyInfo:
     tokens_by_tier: Mapping[Tier, int]
     layout: tuple[Span, ...]
     prompt_hash: str
+    pins: tuple[tuple[str, int], ...]
     context: int
     reply: int
     fingerprint: str

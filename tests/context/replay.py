@@ -3,38 +3,51 @@
 from dataclasses import replace
 from itertools import count
 
-from agentmem.context import Assembler, BranchView, group_turns
+from agentmem.context import Assembler, Before, BranchView, check_conservation, group_turns
 from agentmem.testing import WordCounter
 from agentmem.types import AssemblyId, AssemblyInfo, BranchId, Tier
 from tests.builders import NOON, stored
 
 
 class Replay:
-    def __init__(self, budget, pins=()):
-        self.assembler = Assembler(WordCounter(), budget)
+    def __init__(self, budget, pins=(), policy=None, counter=None):
+        self.assembler = Assembler(counter or WordCounter(), budget, policy)
         self.pins = tuple(pins)
         self.messages = ()
         self.assemblies = []
         self.records = []
+        self.summaries = {}
         self._ids = count(1)
 
     def say(self, *messages):
         self.messages += stored(*messages, start=len(self.messages) + 1)
 
-    def assemble(self):
+    def assemble(self, hits=()):
         """Assemble for the state of now, and log it as the store does."""
         last = self.assemblies[-1] if self.assemblies else None
+        layout = last.layout if last else ()
+        keys = dict.fromkeys(s.source for s in layout if s.tier is Tier.SUMMARY)
         view = BranchView(
             branch_id=BranchId(1),
             head=len(self.messages),
             pins=self.pins,
             turns=group_turns(self.messages),
-            window_start=_window_start(last),
-            recorded=tuple(s for s in last.layout if s.tier is None) if last else (),
+            before=Before(layout=layout, pins=last.pins) if last else None,
+            recorded=layout,
+            summaries=tuple(self.summaries[key] for key in keys),
+            hits=tuple(hits),
         )
         prompt = self.assembler.assemble(view)
+        self._log(prompt)
+        return prompt
+
+    def check(self):
+        return check_conservation(self.assemblies, self.records, set(self.summaries))
+
+    def _log(self, prompt):
         assembly_id = AssemblyId(next(self._ids))
         self.records += [replace(r, assembly_id=assembly_id) for r in prompt.truncations]
+        self.summaries |= {summary.key: summary for summary in prompt.summaries}
         self.assemblies.append(
             AssemblyInfo(
                 id=assembly_id,
@@ -43,17 +56,10 @@ class Replay:
                 tokens_by_tier=prompt.tokens_by_tier,
                 layout=prompt.layout,
                 prompt_hash=prompt.prompt_hash,
+                pins=prompt.pins,
                 context=prompt.context,
                 reply=prompt.reply,
                 fingerprint=prompt.fingerprint,
                 created_at=NOON,
             )
         )
-        return prompt
-
-
-def _window_start(last):
-    if last is None:
-        return None
-    shown = (s.first for s in last.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
-    return next(shown, last.head + 1)

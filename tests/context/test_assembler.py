@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.config import Budget
-from agentmem.context import check_conservation
 from agentmem.errors import ContextOverflowError
 from agentmem.testing import WordCounter
 from agentmem.types import Rule, Span, Tier, common_prefix
@@ -14,7 +13,9 @@ from tests.context.replay import Replay
 
 
 def budget(prompt, **more):
-    return Budget(context=prompt + 1, reply=1, **more)
+    return Budget(
+        context=prompt + 1, reply=1, **{"summary": 0, "retrieved": 0, "clip": False, **more}
+    )
 
 
 def test_a_prompt_is_pins_then_window_then_current_turn():
@@ -143,4 +144,4 @@ def test_every_prompt_fits_shows_each_pin_and_accounts_for_each_message(
         assert prompt.token_ids == WordCounter().render(prompt.messages).token_ids
         assert all(p.text in prompt.messages[0].text for p in chosen)
         assert replay.assemble().prompt_hash == prompt.prompt_hash
-    assert check_conservation(replay.assemblies, replay.records) == ()
+    assert replay.check() == ()

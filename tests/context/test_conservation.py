@@ -3,6 +3,7 @@ from agentmem.types import (
     AssemblyId,
     AssemblyInfo,
     BranchId,
+    Form,
     Rule,
     Span,
     Tier,
@@ -19,6 +20,7 @@ def assembly(*layout, head, number=1):
         tokens_by_tier={},
         layout=layout,
         prompt_hash="",
+        pins=(),
         context=2,
         reply=1,
         fingerprint="words",
@@ -76,3 +78,21 @@ def test_a_message_that_is_in_the_layout_twice_is_found():
     (found,) = check_conservation([assembly(*layout, head=4)], [record(1, 2)])
 
     assert found.problem == "in the layout twice"
+
+
+def test_what_a_summary_covers_needs_a_record_and_the_summary():
+    covered = Span(first=1, last=2, tier=Tier.SUMMARY, source="abc")
+    balanced = [assembly(covered, SHOWN, head=4)]
+
+    assert check_conservation(balanced, [record(1, 2)], {"abc"}) == ()
+    (unnamed,) = check_conservation(balanced, [], {"abc"})
+    assert unnamed.problem == "left out without a record"
+    (lost,) = check_conservation(balanced, [record(1, 2)], set())
+    assert lost.problem == "covered by a summary that is not there"
+
+
+def test_a_clipped_message_needs_a_record():
+    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=Form.CLIPPED, kept=5)
+
+    assert check_conservation([assembly(clipped, head=1)], [record(1, 1)]) == ()
+    assert check_conservation([assembly(clipped, head=1)], []) != ()

@@ -10,8 +10,8 @@ from agentmem.errors import (
     TranscriptError,
 )
 from agentmem.memory import Memory
-from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Origin, Role, Tier, ToolCall
+from agentmem.testing import ScriptedModel
+from agentmem.types import Origin, Role, Rule, ToolCall
 from tests.builders import words
 
 
@@ -85,40 +85,6 @@ def test_a_reply_without_text_answers_what_stands_last(session):
     assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
 
 
-def test_pins_are_in_every_prompt_however_far_the_window_slides(session):
-    session.pin("role", "you are a travel agent")
-    session.pin("limit", "never exceed 500 EUR")
-    for number in range(30):
-        reply = session.reply(words(10, f"n{number}"))
-        assert "you are a travel agent never exceed 500 EUR" in reply.prompt.text
-
-    assert session.truncations() != ()
-    assert session.check() == ()
-
-
-def test_each_message_is_named_once_when_it_leaves_the_window(session):
-    for number in range(30):
-        session.reply(words(10, f"n{number}"))
-
-    named = [p for r in session.truncations() for p in range(r.first, r.last + 1)]
-    shown = session.assemble().layout[-1]
-    assert named == list(range(1, named[-1] + 1))
-    assert shown.last == 60
-
-
-def test_the_prompt_goes_on_with_the_same_bytes_after_a_restart(url, memory, session):
-    for number in range(12):
-        session.reply(words(10, f"n{number}"))
-    before = session.assemble()
-    memory.close()
-
-    with Memory.open(url, counter=WordCounter(), budget=Budget(context=120, reply=20)) as again:
-        after = again.find("trip", user="u42").assemble()
-
-    assert after.token_ids == before.token_ids
-    assert after.assembly_id == before.assembly_id
-
-
 def test_assembling_twice_logs_once(session):
     session.append("user", "hello")
 
@@ -128,7 +94,22 @@ def test_assembling_twice_logs_once(session):
     assert len(session.assemblies()) == 1
 
 
-def test_a_message_over_the_window_is_stored_and_refused_with_the_numbers(session):
+def test_a_message_over_the_window_is_clipped_with_a_record_that_restores_it(session):
+    reply = session.reply(words(200))
+
+    (record,) = reply.prompt.truncations
+    assert record.rule is Rule.CLIPPED
+    assert session.restore(record)[0].message.text == words(200)
+    assert session.check() == ()
+
+
+def test_without_clipping_a_message_over_the_window_is_stored_and_refused(url):
+    strict = Budget(context=120, reply=20, clip=False)
+    with Memory.open(url, model=ScriptedModel(), budget=strict) as memory:
+        _refuses_and_goes_on(memory.session("s"))
+
+
+def _refuses_and_goes_on(session):
     with pytest.raises(ContextOverflowError) as caught:
         session.reply(words(200))
 
@@ -136,33 +117,6 @@ def test_a_message_over_the_window_is_stored_and_refused_with_the_numbers(sessio
     assert len(session.messages()) == 1
     assert session.reply("short").text == "ok"
     assert session.truncations()[0].num_tokens == 202
-
-
-def test_another_budget_has_a_window_of_its_own(session):
-    for number in range(12):
-        session.reply(words(10, f"n{number}"))
-
-    small = session.assemble(budget=Budget(context=60, reply=20))
-    wide = session.assemble(budget=Budget(context=4000, reply=20))
-
-    assert small.num_tokens <= 40
-    assert wide.truncations == ()
-    assert wide.layout[0].first == 1
-    assert session.check() == ()
-
-
-def test_a_long_history_that_was_never_assembled_is_read_from_its_end_only(session):
-    """64 messages a page: of 500 messages most are named in one record, and not counted."""
-    for number in range(250):
-        session.append("user", words(10, f"n{number}"))
-        session.append("assistant", words(10))
-
-    prompt = session.assemble()
-
-    record = prompt.truncations[0]
-    assert (record.first, record.num_tokens) == (1, None)
-    assert prompt.tokens_by_tier[Tier.RECENT] > 0
-    assert session.check() == ()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 import pytest
 
+from agentmem.config import Budget
 from agentmem.errors import ConflictError, InvalidInputError
-from agentmem.types import BranchState, Origin, Role, Rule, Span, ToolCall
+from agentmem.memory import Memory
+from agentmem.testing import ScriptedModel
+from agentmem.types import BranchState, Origin, Role, Rule, Span, Tier, ToolCall
 from tests.builders import words
 
 
@@ -161,3 +164,21 @@ def test_a_subtask_goes_on_with_its_parents_window_after_a_slide(session):
 def test_a_subtask_needs_a_name_and_a_known_inheritance(session, name, inherit):
     with pytest.raises(InvalidInputError):
         session.subtask(name, inherit=inherit)
+
+
+def test_a_subtask_may_inherit_a_summary_of_what_was_said(memory):
+    wide = Memory(memory._store, model=ScriptedModel(), budget=Budget(context=600, reply=20))
+    session = wide.session("long")
+    for number in range(3):
+        session.reply(f"Room {number} costs {number} EUR. " + words(10, f"n{number}"))
+
+    with session.subtask("book", inherit="summary") as task:
+        first = task.reply("book it").prompt
+        second = task.reply("and pay").prompt
+        assert task.check() == ()
+
+    assert "costs" in first.messages[0].text
+    assert [message.text for message in first.messages[1:]] == ["book it"]
+    assert first.layout[0].tier is Tier.SUMMARY
+    assert second.summaries == first.summaries
+    assert task.truncations()[0].rule is Rule.NOT_INHERITED

@@ -3,7 +3,20 @@ from dataclasses import replace
 import pytest
 
 from agentmem.errors import InvalidInputError, SessionNotFoundError
-from agentmem.types import Inherit, Prompt, Rule, Scope, Span, Tier, TruncationRecord, freeze
+from agentmem.types import (
+    Form,
+    Inherit,
+    Prompt,
+    Reuse,
+    Rule,
+    Scope,
+    Span,
+    Summary,
+    Tier,
+    TruncationRecord,
+    freeze,
+)
+from tests.builders import say
 
 
 def prompt_of(branch_id, *, head=3, truncated=False, **fields):
@@ -29,6 +42,9 @@ def prompt_of(branch_id, *, head=3, truncated=False, **fields):
             Span(first=3, last=3, tier=Tier.CURRENT),
         ),
         "truncations": (record,) if truncated else (),
+        "summaries": (),
+        "pins": (("session/role", 2),),
+        "reuse": Reuse(common_tokens=0, broken_by=None),
         "context": 100,
         "reply": 20,
         "fingerprint": "m@1",
@@ -114,3 +130,51 @@ def test_the_log_of_another_user_is_not_there(store, scope, main):
         store.ledger.assemblies(other, session_id)
     with pytest.raises(SessionNotFoundError):
         store.ledger.truncations(other, session_id)
+
+
+def summary(branch_id, text="short", first=1, last=2):
+    return Summary(
+        branch_id=branch_id,
+        first=first,
+        last=last,
+        level=0,
+        text=text,
+        author="test",
+        source_hash="0",
+    )
+
+
+def test_summaries_are_written_with_the_prompt_that_first_shows_them(store, scope, main):
+    one, two = summary(main), summary(main, "more", 3, 4)
+    layout = (
+        Span(first=1, last=2, tier=Tier.SUMMARY, source=one.key),
+        Span(first=3, last=3, tier=Tier.CURRENT, form=Form.CLIPPED, kept=7),
+    )
+
+    store.ledger.record(scope, prompt_of(main, summaries=(one,), layout=layout))
+    store.ledger.record(scope, prompt_of(main, summaries=(one, two), layout=layout))
+
+    assert store.ledger.summaries(scope, main) == (one, two)
+    assert store.ledger.summaries(scope, main, [two.key, "none", one.key]) == (two, one)
+    assert store.ledger.newest(scope, main).layout == layout
+    assert store.ledger.newest(scope, main).pins == (("session/role", 2),)
+
+
+def test_a_subtask_reads_its_parents_summaries_and_does_not_write_them_again(store, scope, main):
+    store.ledger.record(scope, prompt_of(main, summaries=(summary(main),)))
+    store.messages.append(scope, main, [say("user", "a")])
+    task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=1)
+
+    store.ledger.record(scope, prompt_of(task.id, summaries=(summary(main),)))
+
+    assert store.ledger.summaries(scope, task.id) == ()
+    assert store.ledger.summaries(scope, task.id, [summary(main).key]) == (summary(main),)
+
+
+def test_the_last_prompt_up_to_a_position_is_the_one_of_then(store, scope, main):
+    keys = {"context": 100, "reply": 20, "fingerprint": "m@1"}
+    early = store.ledger.record(scope, prompt_of(main, head=3))
+    store.ledger.record(scope, prompt_of(main, head=5))
+
+    assert store.ledger.last(scope, main, **keys, up_to=4).id == early.assembly_id
+    assert store.ledger.last(scope, main, **keys, up_to=2) is None

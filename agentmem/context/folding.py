@@ -1,0 +1,132 @@
+"""
+Folding: messages that leave the window are replaced by a summary that covers them.
+
+A summary is accepted only if it says something and is smaller in real tokens than what it stands
+for; else the messages leave without one, on record. Summaries fold into a summary of a higher
+level when their tier is full, so a conversation of any length has a bounded number of them.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from agentmem.protocols import Passage, Summarizer
+from agentmem.types import BranchId, Role, StoredMessage, Summary, repair_text
+
+_MIN_TOKENS = 16
+"""Fewer than this many tokens say nothing worth the room."""
+
+_SHARE_OF_TIER = 3
+"""A summary takes at most one part in this many of its tier, so that several stand side by side."""
+
+
+class Folder:
+    """
+    Keeps the summaries of one branch within *max_tokens*.
+
+    Args:
+        count: tokens of a text.
+        max_tokens: of all summaries together.
+    """
+
+    def __init__(
+        self, summarizer: Summarizer, count: Callable[[str], int], max_tokens: int
+    ) -> None:
+        self._summarizer = summarizer
+        self._count = count
+        self._max_tokens = max_tokens
+
+    def fold(
+        self,
+        branch_id: BranchId,
+        summaries: Sequence[Summary],
+        leaving: Sequence[StoredMessage],
+    ) -> tuple[Summary, ...]:
+        """
+        Give the summaries with the run of *leaving* covered too, if that could be summed up.
+
+        The run goes from the first to the last of *leaving* (at least one); summaries inside of
+        it are folded into the new one.
+        """
+        first, last = leaving[0].position, leaving[-1].position
+        inside = [s for s in summaries if first <= s.first and s.last <= last]
+        others = [s for s in summaries if s not in inside]
+        covered = {p for s in inside for p in range(s.first, s.last + 1)}
+        passages = [_of_summary(summary) for summary in inside]
+        passages += [_of_message(m) for m in leaving if m.position not in covered]
+        made = self._write(branch_id, (first, last), sorted(passages, key=_place), inside)
+        kept = [*others, *(inside if made is None else (made,))]
+        return self._within_tier(branch_id, sorted(kept, key=lambda s: s.first))
+
+    def _write(
+        self,
+        branch_id: BranchId,
+        run: tuple[int, int],
+        passages: Sequence[Passage],
+        folded: Sequence[Summary],
+    ) -> Summary | None:
+        size = sum(self._count(passage.text) for passage in passages)
+        limit = min(self._max_tokens // _SHARE_OF_TIER, size // 2)
+        if limit < _MIN_TOKENS:
+            return None
+        text = self._summarizer.summarize(passages, max_tokens=limit, count=self._count)
+        text = repair_text(text).strip()
+        # A summarizer is a stranger: what it promises is counted, not believed.
+        if not text or self._count(text) > limit:
+            return None
+        return Summary(
+            branch_id=branch_id,
+            first=run[0],
+            last=run[1],
+            level=max((summary.level + 1 for summary in folded), default=0),
+            text=text,
+            author=self._summarizer.author,
+            source_hash=_hash(passages),
+        )
+
+    def _within_tier(self, branch_id: BranchId, summaries: list[Summary]) -> tuple[Summary, ...]:
+        """Fold all but the newest into one while they are too many; drop the oldest at last."""
+        while summaries and self._size(summaries) > self._max_tokens:
+            older = summaries[:-1]
+            run = _contiguous_end(older)
+            merged = None
+            if len(run) > 1:
+                ends = (run[0].first, run[-1].last)
+                merged = self._write(branch_id, ends, [_of_summary(s) for s in run], run)
+            if merged is None:
+                summaries = summaries[1:]
+            else:
+                summaries = [*older[: len(older) - len(run)], merged, summaries[-1]]
+        return tuple(summaries)
+
+    def _size(self, summaries: Sequence[Summary]) -> int:
+        return sum(self._count(summary.text) for summary in summaries)
+
+
+def _contiguous_end(summaries: Sequence[Summary]) -> list[Summary]:
+    """Give the longest end of *summaries* that covers one run without a gap."""
+    run: list[Summary] = []
+    for summary in reversed(summaries):
+        if run and summary.last + 1 != run[0].first:
+            break
+        run.insert(0, summary)
+    return run
+
+
+def _of_message(stored: StoredMessage) -> Passage:
+    message = stored.message
+    calls = "".join(f"[{call.name} {call.arguments}] " for call in message.tool_calls)
+    return Passage(position=stored.position, role=message.role, text=calls + message.text)
+
+
+def _of_summary(summary: Summary) -> Passage:
+    # Each line of a summary already says who spoke, so it is nobody's own.
+    return Passage(position=summary.first, role=Role.SYSTEM, text=summary.text)
+
+
+def _place(passage: Passage) -> int:
+    return passage.position
+
+
+def _hash(passages: Sequence[Passage]) -> str:
+    facts = repr([(p.position, p.role.value, p.text) for p in passages])
+    return hashlib.sha256(facts.encode()).hexdigest()[:16]

@@ -1,0 +1,146 @@
+"""The account of a prompt: what became of each position, and what is new about that."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentmem.context.pieces import Shown
+from agentmem.context.spans import split_at, subtract
+from agentmem.types import (
+    BranchId,
+    Form,
+    Rule,
+    Span,
+    StoredMessage,
+    Summary,
+    Tier,
+    TruncationRecord,
+)
+
+
+def lay_out(
+    shown: Iterable[tuple[Shown, Tier]],
+    summaries: Sequence[Summary],
+    *,
+    head: int,
+    inherited: int,
+) -> tuple[Span, ...]:
+    """
+    Account for the positions 1 to *head*: each is in exactly one span.
+
+    What is shown comes before what is summed up, and the rest is in spans without a tier, split
+    at *inherited*, since the two sides are left out for two reasons.
+    """
+    taken = join([piece.span(tier) for piece, tier in shown])
+    covers = [
+        Span(first=s.first, last=min(s.last, head), tier=Tier.SUMMARY, source=s.key)
+        for s in summaries
+    ]
+    spans = [*taken, *subtract(covers, taken)]
+    spans.sort(key=lambda span: span.first)
+    whole = [Span(first=1, last=head, tier=None)] if head else []
+    gaps = [side for gap in subtract(whole, spans) for side in split_at(gap, inherited)]
+    return tuple(sorted([*spans, *gaps], key=lambda span: span.first))
+
+
+def join(spans: Iterable[Span]) -> list[Span]:
+    """Join neighbours that are alike; clipped messages stay apart, each with its own length."""
+    joined: list[Span] = []
+    for span in sorted(spans, key=lambda one: one.first):
+        last = joined[-1] if joined else None
+        is_next = last is not None and last.last + 1 == span.first and last.form == span.form
+        if last is not None and is_next and last.tier == span.tier and last.kept is None:
+            joined[-1] = Span(
+                first=last.first, last=span.last, tier=span.tier, form=span.form, kept=span.kept
+            )
+        else:
+            joined.append(span)
+    return joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounting:
+    """What the records of one prompt are made from."""
+
+    branch_id: BranchId
+    layout: Sequence[Span]
+    recorded: Sequence[Span]
+    """The layout that the log of this branch ends with; empty for the first prompt."""
+
+    inherited: int
+    loaded: Mapping[int, StoredMessage]
+    count: Callable[[StoredMessage], int]
+    room: int
+
+    def records(self) -> tuple[TruncationRecord, ...]:
+        """Name what this prompt does not show in full and the log does not name yet."""
+        made: list[TruncationRecord] = []
+        for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub):
+            now = [span for span in self.layout if kind(span)]
+            before = [span for span in self.recorded if kind(span)]
+            # What a record named before is not named again when a summary covers it later.
+            made += [
+                self._record(span)
+                for span in subtract(now, before)
+                if kind is not _is_covered or not self._was_hidden(span)
+            ]
+        return tuple(sorted(made, key=lambda record: record.first))
+
+    def _was_hidden(self, span: Span) -> bool:
+        hidden = [one for one in self.recorded if _is_hidden(one)]
+        return not subtract([span], hidden)
+
+    def _record(self, span: Span) -> TruncationRecord:
+        rule, destination = self._reason(span)
+        return TruncationRecord(
+            branch_id=self.branch_id,
+            first=span.first,
+            last=span.last,
+            tier=self._tier_before(span),
+            rule=rule,
+            num_tokens=self._num_tokens(span),
+            room=self.room,
+            destination=destination,
+        )
+
+    def _reason(self, span: Span) -> tuple[Rule, str]:
+        if span.form is Form.CLIPPED:
+            return Rule.CLIPPED, "store"
+        if span.form is Form.STUB:
+            return Rule.STUBBED, "store"
+        if span.tier is Tier.SUMMARY:
+            is_parents = span.last <= self.inherited
+            return Rule.NOT_INHERITED if is_parents else Rule.WINDOW, f"summary {span.source}"
+        if self._tier_before(span) is Tier.RETRIEVED:
+            return Rule.NOT_RETRIEVED, "store"
+        if self._tier_before(span) is Tier.SUMMARY:
+            return Rule.NO_ROOM, "store"
+        return (Rule.NOT_INHERITED if span.last <= self.inherited else Rule.WINDOW), "store"
+
+    def _tier_before(self, span: Span) -> Tier:
+        before = (s.tier for s in self.recorded if s.first <= span.first <= s.last)
+        shown_now = span.tier if span.form is not Form.FULL else None
+        return shown_now or next(before, None) or Tier.RECENT
+
+    def _num_tokens(self, span: Span) -> int | None:
+        # A run that was never read is not counted: reading a whole history to log that it is not
+        # shown would make the first prompt of a long session as slow as the session is long.
+        positions = range(span.first, span.last + 1)
+        if not all(position in self.loaded for position in positions):
+            return None
+        return sum(self.count(self.loaded[position]) for position in positions)
+
+
+def _is_hidden(span: Span) -> bool:
+    return span.tier is None
+
+
+def _is_covered(span: Span) -> bool:
+    return span.tier is Tier.SUMMARY
+
+
+def _is_clipped(span: Span) -> bool:
+    return span.form is Form.CLIPPED
+
+
+def _is_stub(span: Span) -> bool:
+    return span.form is Form.STUB

@@ -1,0 +1,117 @@
+"""The pieces that a prompt is made of: messages as they are shown, and units of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from agentmem.context.clip import cut_middle
+from agentmem.types import Form, Message, Role, Span, StoredMessage, TextPart, Tier, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A stored message, and what the prompt shows of it."""
+
+    stored: StoredMessage
+    message: Message
+    form: Form = Form.FULL
+    kept: int | None = None
+
+    @property
+    def position(self) -> int:
+        return self.stored.position
+
+    def span(self, tier: Tier) -> Span:
+        """Account for this message in *tier*."""
+        return Span(
+            first=self.position, last=self.position, tier=tier, form=self.form, kept=self.kept
+        )
+
+
+Unit = tuple[Shown, ...]
+"""Messages that stand or leave together: an older turn, or a call with its results."""
+
+
+def show(stored: StoredMessage) -> Shown:
+    """Show *stored* in full."""
+    return Shown(stored=stored, message=stored.message)
+
+
+def show_clipped(stored: StoredMessage, kept: int) -> Shown:
+    """Show *kept* characters of *stored* around a marker that names where the rest is."""
+    text = cut_middle(stored.message.text, kept, marker_of(stored))
+    return Shown(
+        stored=stored, message=_with_text(stored.message, text), form=Form.CLIPPED, kept=kept
+    )
+
+
+def show_stub(stored: StoredMessage, line: str) -> Shown:
+    """Show *line* in place of *stored*."""
+    return Shown(stored=stored, message=_with_text(stored.message, line), form=Form.STUB)
+
+
+def marker_of(stored: StoredMessage) -> str:
+    """Say in the middle of a clipped text that and from where it can be had in full."""
+    size = len(stored.message.text)
+    return f"\n[... clipped; message {stored.position} has all {size} characters ...]\n"
+
+
+def _with_text(message: Message, text: str) -> Message:
+    parts = (TextPart(text=text),) if text else ()
+    return replace(message, parts=parts, generated=None)
+
+
+def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
+    """
+    Split the current turn into finished rounds, oldest first, and its core.
+
+    A round is an assistant message with the results of its calls. The core is what may never
+    leave: the user's message, and the last round with its open calls and latest results.
+    """
+    begins = 1 if turn and turn[0].message.role is Role.USER else 0
+    rounds: list[list[Shown]] = []
+    for shown in turn[begins:]:
+        if not rounds or shown.message.role is not Role.TOOL:
+            rounds.append([])
+        rounds[-1].append(shown)
+    core = (*turn[:begins], *(rounds.pop() if rounds else ()))
+    return [tuple(one) for one in rounds], core
+
+
+def shown_turns(turns: Iterable[Turn], layout: Sequence[Span]) -> list[list[Shown]]:
+    """
+    Show of each turn what the layout before showed, in the same form, and all that is new.
+
+    What has left the window does not come back by itself: the window would move back and forth.
+    """
+    spans = {p: span for span in layout for p in _positions(span) if span.tier is not None}
+    end = layout[-1].last if layout else 0
+    return [
+        [
+            _as_before(stored, spans.get(stored.position))
+            for stored in turn.messages
+            if stored.position > end or _is_in_window(spans.get(stored.position))
+        ]
+        for turn in turns
+    ]
+
+
+def _positions(span: Span) -> range:
+    # Summaries cover long runs, and no message of one is looked up here.
+    return range(0) if span.tier is Tier.SUMMARY else range(span.first, span.last + 1)
+
+
+def _is_in_window(span: Span | None) -> bool:
+    return span is not None and span.tier in (Tier.RECENT, Tier.CURRENT)
+
+
+def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
+    if span is None or span.form is Form.FULL:
+        return show(stored)
+    if span.form is Form.CLIPPED:
+        return show_clipped(stored, span.kept or 0)
+    return show_stub(stored, STUB_LINE.format(position=stored.position))
+
+
+STUB_LINE = "[left out to save room; message {position} has it]"
+"""What stands in place of a discarded message. One line for all, so that a stub of an earlier
+prompt can be written again without asking the policy, which may have changed."""

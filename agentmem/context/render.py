@@ -1,0 +1,89 @@
+"""Counts and renders drafts through the model's own template."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentmem.context.draft import Draft, messages_of
+from agentmem.context.pieces import Unit
+from agentmem.protocols import RenderedChat, TokenCounter
+from agentmem.types import Message, Role, TextPart, Tier, common_prefix
+
+
+class Renderer:
+    """What the assembler needs of a `TokenCounter`."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    @property
+    def fingerprint(self) -> str:
+        return self._counter.fingerprint
+
+    def render(self, messages: Sequence[Message], *, generate: bool = True) -> RenderedChat:
+        return self._counter.render(messages, add_generation_prompt=generate)
+
+    def length(self, messages: Sequence[Message], *, generate: bool = False) -> int:
+        """Count the tokens of *messages* as a transcript of their own; none has none."""
+        if not messages and not generate:
+            return 0
+        return len(self.render(messages, generate=generate).token_ids)
+
+    def size(self, draft: Draft) -> int:
+        """Count the tokens of the whole prompt."""
+        return self.length(draft.messages, generate=True)
+
+    def count(self, message: Message) -> int:
+        return self._counter.count(message)
+
+    def count_unit(self, unit: Unit) -> int:
+        """Count what *unit* adds to a transcript: good enough to choose by."""
+        return sum(self._counter.count(shown.message) for shown in unit)
+
+    def count_text(self, text: str) -> int:
+        """Count *text* as a message of its own, so rather a few tokens too many than too few."""
+        if not text.strip():
+            return 0
+        return self._counter.count(Message(role=Role.USER, parts=(TextPart(text=text),)))
+
+    def shared(
+        self, token_ids: Sequence[int], messages: Sequence[Message], *, generate: bool = False
+    ) -> int:
+        """Count the tokens that *token_ids* and the render of *messages* begin with alike."""
+        if not messages:
+            return 0
+        return common_prefix(token_ids, self.render(messages, generate=generate).token_ids)
+
+    def tiers(self, draft: Draft, total: int) -> dict[Tier, int]:
+        """
+        Attribute each of *total* tokens to one tier.
+
+        Tiers are cut where the render of a longer list goes on from a shorter one, so that the
+        numbers add up to the prompt even where a template merges or rewrites.
+        """
+        pinned = self.length(replace(draft, summaries=()).system)
+        system = self.length(draft.system)
+        body = [*messages_of(draft.recent), *draft.recalled, *messages_of(draft.current)]
+        # Without a system message some templates put a text of their own before the first one.
+        own = 0
+        if not draft.system and body:
+            own = max(0, self.length(body[:1]) - self._counter.count(body[0]))
+        return self._cut(draft, total, pinned=pinned, system=system, own=own)
+
+    def _cut(
+        self, draft: Draft, total: int, *, pinned: int, system: int, own: int
+    ) -> dict[Tier, int]:
+        so_far = list(draft.system)
+        end = system + own
+        tiers = {Tier.PINNED: pinned, Tier.SUMMARY: system - pinned}
+        parts = (
+            (Tier.RECENT, messages_of(draft.recent)),
+            (Tier.RETRIEVED, list(draft.recalled)),
+            (Tier.CURRENT, messages_of(draft.current)),
+        )
+        for tier, messages in parts:
+            so_far += messages
+            now = self.length(so_far) if messages else end
+            tiers[tier] = now - end
+            end = now
+        tiers[Tier.TEMPLATE] = own + total - end
+        return tiers

@@ -1,0 +1,93 @@
+"""
+What a prompt has in common with the one before it on its branch.
+
+Told from the two accounts, not from the two texts: so it is known after a restart too, without
+keeping the ids of old prompts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentmem.context.pieces import Shown
+from agentmem.types import Break, Form, Message, Pin, Reuse, Span, Tier
+
+
+class Shared(Protocol):
+    """
+    Counts the tokens that the prompt begins with alike as a render.
+
+    Of the system message and *messages*, or for None of the pins alone; *is_whole* if these were
+    all of the prompt before.
+    """
+
+    def __call__(self, messages: Sequence[Message] | None, *, is_whole: bool = False) -> int: ...
+
+
+PinVersions = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """The prompt that another goes on from: its layout, and the versions of its pins."""
+
+    layout: tuple[Span, ...]
+    pins: PinVersions
+
+
+def pin_versions(pins: Sequence[Pin]) -> PinVersions:
+    """Name each pin with its scope, and its version."""
+    return tuple((f"{pin.scope}/{pin.key}", pin.version) for pin in pins)
+
+
+def find_reuse(
+    before: Before,
+    *,
+    pins: PinVersions,
+    layout: Sequence[Span],
+    window: Sequence[Shown],
+    shared: Shared,
+) -> Reuse:
+    """
+    Tell how far this prompt begins like the one before, and why no further.
+
+    Where the texts of pins or summaries differ, what they may have in common by chance does not
+    count. *window* has the messages that are shown where they were said.
+    """
+    if before.pins != pins:
+        changed = sorted({key for key, _ in set(before.pins) ^ set(pins)})
+        return Reuse(common_tokens=0, broken_by=Break.PINS, detail=", ".join(changed))
+    if _summaries(before.layout) != _summaries(layout):
+        return Reuse(common_tokens=shared(None), broken_by=Break.FOLD)
+    old = _forms(before.layout)
+    same: list[Message] = []
+    for piece, place in zip(window, old, strict=False):
+        if (piece.position, piece.form, piece.kept) != place:
+            break
+        same.append(piece.message)
+    if len(same) < len(old):
+        return Reuse(common_tokens=shared(same), broken_by=Break.FOLD)
+    if any(span.tier is Tier.RETRIEVED for span in before.layout):
+        first = next(i for i, p in enumerate(window) if p.position >= _current_start(before.layout))
+        return Reuse(common_tokens=shared(same[:first]), broken_by=Break.RETRIEVED)
+    return Reuse(common_tokens=shared(same, is_whole=True), broken_by=None)
+
+
+def _summaries(layout: Sequence[Span]) -> list[str | None]:
+    found = [span.source for span in layout if span.tier is Tier.SUMMARY]
+    return [key for index, key in enumerate(found) if index == 0 or found[index - 1] != key]
+
+
+def _forms(layout: Sequence[Span]) -> list[tuple[int, Form, int | None]]:
+    """Give each position of the window with its form, in order."""
+    return [
+        (position, span.form, span.kept)
+        for span in layout
+        if span.tier in (Tier.RECENT, Tier.CURRENT)
+        for position in range(span.first, span.last + 1)
+    ]
+
+
+def _current_start(layout: Sequence[Span]) -> int:
+    """Find where the current turn began, before which recalled text stood."""
+    return next((s.first for s in layout if s.tier is Tier.CURRENT), layout[-1].last + 1)

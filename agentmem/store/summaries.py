@@ -1,0 +1,83 @@
+"""Summaries: written with the prompt that first shows them, never changed."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from agentmem.store.schema import AnyRow, BranchRow, SummaryRow
+from agentmem.types import BranchId, Summary
+
+_BY_KEY: Final = (
+    select(SummaryRow.__table__)
+    .join(BranchRow, BranchRow.id == SummaryRow.branch_id)
+    .where(
+        BranchRow.session_id == bindparam("session"),
+        SummaryRow.key.in_(bindparam("keys", expanding=True)),
+    )
+)
+_OF_BRANCH: Final = (
+    select(SummaryRow.__table__)
+    .where(SummaryRow.branch_id == bindparam("branch"))
+    .order_by(SummaryRow.first, SummaryRow.level, SummaryRow.key)
+)
+_KEYS_OF_BRANCH: Final = select(SummaryRow.key).where(SummaryRow.branch_id == bindparam("branch"))
+
+
+def add_summaries(
+    connection: Connection, branch_id: BranchId, summaries: Sequence[Summary], now: datetime
+) -> None:
+    """
+    Write those summaries of the branch that are not there yet.
+
+    A subtask shows its parent's as well; those are the parent's rows.
+    """
+    own = {s.key: s for s in summaries if s.branch_id == branch_id}
+    if not own:
+        return
+    there = set(connection.scalars(_KEYS_OF_BRANCH, {"branch": branch_id}))
+    rows = [_encode(s, now) for key, s in own.items() if key not in there]
+    if rows:
+        connection.execute(insert(SummaryRow), rows)
+
+
+def find_summaries(
+    connection: Connection, session_id: int, keys: Sequence[str]
+) -> dict[str, Summary]:
+    """Read the summaries of a session that have one of *keys*."""
+    if not keys:
+        return {}
+    rows = connection.execute(_BY_KEY, {"session": session_id, "keys": list(keys)})
+    return {row.key: _to_summary(row) for row in rows}
+
+
+def summaries_of(connection: Connection, branch_id: BranchId) -> tuple[Summary, ...]:
+    """Read all summaries of a branch, by the messages that they cover."""
+    return tuple(map(_to_summary, connection.execute(_OF_BRANCH, {"branch": branch_id})))
+
+
+def _encode(summary: Summary, now: datetime) -> dict[str, Any]:
+    return {
+        "branch_id": summary.branch_id,
+        "key": summary.key,
+        "first": summary.first,
+        "last": summary.last,
+        "level": summary.level,
+        "text": summary.text,
+        "author": summary.author,
+        "source_hash": summary.source_hash,
+        "created_at": now,
+    }
+
+
+def _to_summary(row: AnyRow) -> Summary:
+    return Summary(
+        branch_id=BranchId(row.branch_id),
+        first=row.first,
+        last=row.last,
+        level=row.level,
+        text=row.text,
+        author=row.author,
+        source_hash=row.source_hash,
+    )

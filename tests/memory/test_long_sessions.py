@@ -1,0 +1,91 @@
+"""Sessions that are longer than their window, and what they are after a restart."""
+
+from agentmem.config import Budget
+from agentmem.memory import Memory
+from agentmem.testing import ScriptedModel, WordCounter
+from agentmem.types import Break, Tier
+from tests.builders import words
+
+
+def test_pins_are_in_every_prompt_however_far_the_window_slides(session):
+    session.pin("role", "you are a travel agent")
+    session.pin("limit", "never exceed 500 EUR")
+    for number in range(30):
+        reply = session.reply(words(10, f"n{number}"))
+        assert "you are a travel agent never exceed 500 EUR" in reply.prompt.text
+
+    assert session.truncations() != ()
+    assert session.check() == ()
+
+
+def test_each_message_is_named_once_when_it_leaves_the_window(session):
+    for number in range(30):
+        session.reply(words(10, f"n{number}"))
+
+    named = [p for r in session.truncations() for p in range(r.first, r.last + 1)]
+    shown = session.assemble().layout[-1]
+    assert named == list(range(1, named[-1] + 1))
+    assert shown.last == 60
+
+
+def test_the_prompt_goes_on_with_the_same_bytes_after_a_restart(url, memory, session):
+    for number in range(12):
+        session.reply(words(10, f"n{number}"))
+    before = session.assemble()
+    memory.close()
+
+    with Memory.open(url, counter=WordCounter(), budget=Budget(context=120, reply=20)) as again:
+        after = again.find("trip", user="u42").assemble()
+
+    assert after.token_ids == before.token_ids
+    assert after.assembly_id == before.assembly_id
+
+
+def test_another_budget_has_a_window_of_its_own(session):
+    for number in range(12):
+        session.reply(words(10, f"n{number}"))
+
+    small = session.assemble(budget=Budget(context=60, reply=20))
+    wide = session.assemble(budget=Budget(context=4000, reply=20))
+
+    assert small.num_tokens <= 40
+    assert wide.truncations == ()
+    assert wide.layout[0].first == 1
+    assert session.check() == ()
+
+
+def test_a_long_history_that_was_never_assembled_is_read_from_its_end_only(session):
+    """64 messages a page: of 500 messages most are named in one record, and not counted."""
+    for number in range(250):
+        session.append("user", words(10, f"n{number}"))
+        session.append("assistant", words(10))
+
+    prompt = session.assemble()
+
+    record = prompt.truncations[0]
+    assert (record.first, record.num_tokens) == (1, None)
+    assert prompt.tokens_by_tier[Tier.RECENT] > 0
+    assert session.check() == ()
+
+
+def test_a_long_session_is_summed_up_and_the_summary_outlives_a_restart(url):
+    budget = Budget(context=400, reply=20)
+    with Memory.open(url, model=ScriptedModel(), budget=budget) as memory:
+        session = memory.session("s")
+        for number in range(60):
+            session.reply(f"Room {number} costs {number} EUR. {words(12, f'n{number}')}")
+        before = session.assemble()
+        assert session.check() == ()
+        assert session.summaries() != ()
+    with Memory.open(url, counter=WordCounter(), budget=budget) as memory:
+        after = memory.find("s").assemble()
+
+    assert before.tokens_by_tier[Tier.SUMMARY] > 0
+    assert after.token_ids == before.token_ids
+
+
+def test_why_a_window_is_new_is_told(session):
+    session.append("user", "hello")
+
+    assert session.assemble().reuse.broken_by is Break.FIRST
+    assert session.assemble(budget=Budget(context=90, reply=20)).reuse.broken_by is Break.BUDGET
