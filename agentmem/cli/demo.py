@@ -14,10 +14,10 @@ from agentmem.inference import KVUsage, LocalModel
 from agentmem.memory import Conversation, Memory, Session, Subtask
 from agentmem.types import Pin, Reply, TruncationRecord
 
-BUDGET = Budget(context=1536, reply=48)
+BUDGET = Budget(context=1536, reply=32)
 """Small enough that a conversation of some 7,000 tokens slides the window several times."""
 
-SAMPLING = Sampling(max_tokens=32, temperature=0.4, top_p=0.9, seed=4417)
+SAMPLING = Sampling(max_tokens=24, temperature=0.4, top_p=0.9, seed=4417)
 """Seeded, so that each run says the same; greedy, so small a model soon repeats itself."""
 
 

@@ -33,9 +33,10 @@ def reply_line(reply: Reply) -> str:
     """Sum up one reply: tokens by tier, prompt and cached tokens, speed, truncations."""
     tiers = " ".join(f"{tier} {num}" for tier, num in reply.prompt.tokens_by_tier.items())
     usage = reply.usage
+    broken = f" ({reply.prompt.reuse.broken_by})" if reply.prompt.reuse.broken_by else ""
     speed = f"{usage.tokens_per_s:.0f} tok/s" if usage.tokens_per_s else "- tok/s"
     return (
-        f"{tiers} | prompt {usage.prompt_tokens} cached {usage.cached_tokens} | "
+        f"{tiers} | prompt {usage.prompt_tokens} cached {usage.cached_tokens}{broken} | "
         f"TTFT {usage.ttft_s:.2f} s, {speed} | {truncation_words(reply.prompt)}"
     )
 
@@ -91,6 +92,6 @@ def truncation_table(records: Iterable[TruncationRecord]) -> Table:
 
 
 def destinations(records: Iterable[TruncationRecord]) -> str:
-    """Count records by where their messages went."""
-    counted = Counter(f"{record.rule} → {record.destination}" for record in records)
+    """Count records by where their messages went; "summary" stands for any."""
+    counted = Counter(f"{r.rule} → {r.destination.partition(' ')[0]}" for r in records)
     return ", ".join(f"{num} {what}" for what, num in sorted(counted.items())) or "none"

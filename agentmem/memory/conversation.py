@@ -41,7 +41,8 @@ class Conversation:
         self._scope = runtime.scope
         self._branch_id = branch_id
         self._first_prompt: Prompt | None = None
-        self._last_ids: tuple[int, ...] = ()
+        # What the model was given, without what another entry only goes on from.
+        self._served: list[tuple[int, ...]] = []
 
     @property
     def branch(self) -> BranchInfo:
@@ -169,7 +170,7 @@ class Conversation:
             self.append(Role.USER, text)
         prompt = self.assemble(budget=budget)
         self._first_prompt = self._first_prompt or prompt
-        self._last_ids = prompt.token_ids
+        self._keep_served(prompt.token_ids)
         request = GenerationRequest(
             token_ids=prompt.token_ids,
             sampling=sampling,
@@ -198,8 +199,13 @@ class Conversation:
 
     def _save_answer(self, message: Message) -> StoredMessage:
         if message.generated is not None:
-            self._last_ids += message.generated.token_ids
+            self._keep_served(self._served[-1] + message.generated.token_ids)
         return self._append(message)
+
+    def _keep_served(self, token_ids: tuple[int, ...]) -> None:
+        if self._served and token_ids[: len(self._served[-1])] == self._served[-1]:
+            self._served.pop()
+        self._served.append(token_ids)
 
     def truncations(self) -> tuple[TruncationRecord, ...]:
         """Read the log of this branch: what left its prompts, when, why, and where it is now."""

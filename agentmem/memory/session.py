@@ -13,10 +13,13 @@ from agentmem.types import (
     Inherit,
     Message,
     Origin,
+    Prompt,
     Role,
     SessionInfo,
     TextPart,
+    Tier,
     check_name,
+    common_prefix,
 )
 
 
@@ -148,15 +151,23 @@ class Subtask(_Forkable):
         prompt, model = self._first_prompt, self._runtime.model
         if prompt is None or model is None:
             return
+        inherited = self._inherited_ids(prompt)
+        for ids in reversed(self._served):
+            model.discard_prefix(
+                ids, keep=common_prefix(ids, inherited), cache_salt=self._runtime.cache_salt
+            )
+
+    def _inherited_ids(self, prompt: Prompt) -> tuple[int, ...]:
+        """Give the ids of the part of this branch's first prompt that its parent said."""
         forked_at = self.branch.forked_at
-        spans = (span for span in prompt.layout if span.tier is not None)
-        num_inherited = sum(max(0, min(span.last, forked_at) - span.first + 1) for span in spans)
-        num_system = len(prompt.messages) > 0 and prompt.messages[0].role is Role.SYSTEM
-        shared = prompt.messages[: num_inherited + num_system]
-        rendered = self._runtime.need_counter().render(shared, add_generation_prompt=False)
-        model.discard_prefix(
-            self._last_ids, keep=len(rendered.token_ids), cache_salt=self._runtime.cache_salt
-        )
+        window = (s for s in prompt.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
+        num_inherited = sum(max(0, min(s.last, forked_at) - s.first + 1) for s in window)
+        num_system = sum(message.role is Role.SYSTEM for message in prompt.messages[:1])
+        shared = prompt.messages[: num_system + num_inherited]
+        if not shared:
+            return ()
+        counter = self._runtime.need_counter()
+        return counter.render(shared, add_generation_prompt=False).token_ids
 
 
 def _inherit(inherit: Inherit | str) -> Inherit:

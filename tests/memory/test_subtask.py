@@ -56,6 +56,18 @@ def test_the_scratch_is_dropped_from_the_cache_and_the_prefix_is_not(session, mo
     assert len(model.requests) == num_requests - 1
 
 
+def test_the_scratch_of_every_window_is_dropped_when_the_subtasks_window_slid(session, model):
+    """Each slide begins another chain of blocks; none of them may stay behind."""
+    before = len(model.requests)
+
+    with session.subtask("long") as task:
+        for number in range(12):
+            task.reply(words(10, f"n{number}"))
+
+    assert task.truncations() != ()
+    assert len(model.requests) == before
+
+
 def test_a_subtask_that_raises_hands_back_nothing(session):
     task = session.subtask("compare")
 
