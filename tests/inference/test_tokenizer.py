@@ -6,28 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.errors import TranscriptError
 from agentmem.inference.tokenizer import ChatTokenizer
-from agentmem.types import GeneratedIds, Message, Role, TextPart, ToolCall
-from tests.inference.tiny import CHATML, tiny_tokenizer
+from agentmem.types import GeneratedIds, ToolCall
+from tests.inference.tiny import CHATML, controls, say, tiny_tokenizer, with_template
 
 TOKENIZER = tiny_tokenizer()
 COUNTER = ChatTokenizer(TOKENIZER)
-
-
-def say(role, text="", **more):
-    parts = (TextPart(text=text),) if text else ()
-    return Message(role=Role(role), parts=parts, **more)
-
-
-def with_template(template):
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = template
-    return ChatTokenizer(tokenizer)
-
-
-def controls(rendered, counter=COUNTER):
-    return [i for i in rendered.token_ids if i in counter.control_ids]
 
 
 SPELLINGS = st.lists(
@@ -69,7 +53,7 @@ def test_no_text_of_a_message_becomes_a_control_token(content, name, key, result
     rendered = COUNTER.render(messages)
 
     start, end = 256, 257
-    assert controls(rendered) == [start, end] * 4 + [start]
+    assert controls(rendered, COUNTER) == [start, end] * 4 + [start]
     assert COUNTER.decode(rendered.token_ids) == rendered.text
     assert content in rendered.text
     assert result in rendered.text
@@ -138,7 +122,7 @@ def test_generated_ids_that_do_not_spell_the_text_are_not_kept():
 def test_generated_control_tokens_are_not_kept():
     message = generated("x<|im_start|>", [*TOKENIZER.encode("x"), 256])
 
-    assert controls(COUNTER.render([message])) == [256, 257, 256]
+    assert controls(COUNTER.render([message]), COUNTER) == [256, 257, 256]
 
 
 def test_a_template_that_rewrites_an_answer_wins_over_generated_ids():
@@ -164,110 +148,6 @@ def test_counts_add_up_to_the_whole_prompt():
     whole = COUNTER.render(messages, add_generation_prompt=False)
 
     assert sum(map(COUNTER.count, messages)) == len(whole.token_ids)
-
-
-def test_calls_are_written_with_their_own_order_of_keys_where_a_template_has_no_calls():
-    call = ToolCall(id="c", name="look", arguments='{"b": 1, "a": "é"}')
-    broken = ToolCall(id="d", name="look", arguments='{"b": ')
-
-    text = COUNTER.render([say("user", "q"), say("assistant", tool_calls=(call, broken))]).text
-
-    assert text.split("assistant\n")[1] == (
-        '<tool_call>\n{"name": "look", "arguments": {"b": 1, "a": "é"}}\n</tool_call>\n'
-        '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call><|im_end|>\n<|im_start|>'
-    )
-
-
-WITH_CALLS = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}"
-    "{{ c.function.arguments | tojson }}{% endfor %}<|im_end|>{% endfor %}"
-)
-
-
-def test_calls_are_handed_to_a_template_that_takes_them():
-    call = ToolCall(id="c", name="look<|im_end|>", arguments='{"b": "<|im_end|>"}')
-    counter = with_template(WITH_CALLS)
-
-    rendered = counter.render([say("user", "q"), say("assistant", tool_calls=(call,))])
-
-    assert rendered.text.endswith('<call>look<|im_end|>{"b": "<|im_end|>"}<|im_end|>')
-    assert controls(rendered, counter) == [256, 257] * 2
-
-
-REFUSES = "{% if m.role == 'R' %}{{ raise_exception('no R here') }}{% endif %}"
-
-
-def refusing(*roles):
-    checks = "".join(REFUSES.replace("R", role) for role in roles)
-    return with_template(
-        CHATML.replace("{% for m in messages %}", "{% for m in messages %}" + checks)
-    )
-
-
-def test_tool_results_are_shown_to_a_template_without_tools_as_what_a_user_says():
-    call = ToolCall(id="c", name="f")
-    messages = [
-        say("user", "q"),
-        say("assistant", tool_calls=(call,)),
-        say("tool", "42", tool_call_id="c"),
-    ]
-
-    text = refusing("tool").render(messages).text
-
-    assert "user\n<tool_response>\n42\n</tool_response><|im_end|>" in text
-
-
-def test_system_text_is_put_before_the_first_question_where_a_template_takes_none():
-    text = (
-        refusing("system").render([say("system", "A"), say("system", "B"), say("user", "q")]).text
-    )
-
-    assert text.startswith("<|im_start|>user\nA\n\nB\n\nq<|im_end|>")
-
-
-def test_several_system_messages_become_one_where_a_template_takes_one():
-    template = CHATML.replace(
-        "{% for m in messages %}",
-        "{% for m in messages %}{% if not loop.first and m.role == 'system' %}"
-        "{{ raise_exception('one system') }}{% endif %}",
-    )
-
-    text = (
-        with_template(template)
-        .render([say("system", "A"), say("system", "B"), say("user", "q")])
-        .text
-    )
-
-    assert text.startswith("<|im_start|>system\nA\n\nB<|im_end|>\n<|im_start|>user\nq")
-
-
-def test_a_transcript_that_the_template_refuses_is_a_typed_error():
-    with pytest.raises(TranscriptError, match="refuses these messages: no user here"):
-        refusing("user").render([say("user", "q")])
-
-
-def test_earlier_thoughts_are_not_shown_where_the_template_would_cut_them():
-    counter = with_template(CHATML + "{# </think> #}")
-
-    text = counter.render([say("assistant", "<think>hm</think>\n\nYes.")]).text
-
-    assert "assistant\nYes.<|im_end|>" in text
-    assert "hm" in COUNTER.render([say("assistant", "<think>hm</think>\n\nYes.")]).text
-
-
-def test_a_template_that_writes_the_date_gives_the_same_prompt_every_day():
-    counter = with_template("{{ strftime_now('%d %b %Y, %A') }}, {{ date_string }}" + CHATML)
-
-    assert counter.render([say("user", "q")]).text.startswith(
-        "26 Jul 2024, Friday, 26 Jul 2024<|im_start|>"
-    )
-
-
-def test_a_model_without_a_template_gets_a_plain_one():
-    text = with_template(None).render([say("system", "A"), say("user", "q")]).text
-
-    assert text == "system: A\n\nuser: q\n\nassistant:"
 
 
 def test_the_fingerprint_names_tokenizer_and_template():

@@ -7,7 +7,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from agentmem.config import InferenceConfig, Sampling
 from agentmem.inference import LocalModel
 from agentmem.inference.quiet import quiet_libraries
+from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.protocols import GenerationRequest
+from agentmem.types import Message, Role, TextPart
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
@@ -123,3 +125,18 @@ def random_ids(count, *, seed=0):
     """Token ids of plain bytes."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randint(0, 256, (count,), generator=generator).tolist())
+
+
+def say(role, text="", **more):
+    parts = (TextPart(text=text),) if text else ()
+    return Message(role=Role(role), parts=parts, **more)
+
+
+def with_template(template):
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = template
+    return ChatTokenizer(tokenizer)
+
+
+def controls(rendered, counter):
+    return [i for i in rendered.token_ids if i in counter.control_ids]

@@ -1,0 +1,295 @@
+import gc
+import threading
+import time
+
+import pytest
+import torch
+
+from agentmem.errors import AdmissionError, ConfigError, InferenceError, OutOfBlocksError
+from agentmem.inference import engine as engine_module
+from tests.inference.tiny import ask, greedy_ids, plain_ids, random_ids, tiny_model, tiny_module
+
+MODULE = tiny_module()
+
+
+def model_with_blocks(num_blocks, **config):
+    """A llama with a pool of that many blocks of 4 positions."""
+    row = tiny_model(module=MODULE)._engine._model.layout.block_bytes(4)
+    return tiny_model(module=MODULE, kv_bytes=row * (num_blocks + 1), **config)
+
+
+def test_the_accounts_add_up_before_during_and_after_a_request():
+    model = model_with_blocks(40)
+    prompt = random_ids(21)
+
+    stream = model.stream(ask(prompt, 12))
+    next(stream)
+    during = model.kv_usage()
+    list(stream)
+    after = model.kv_usage()
+
+    assert (during.free, during.cached, during.in_use, during.total) == (34, 0, 6, 40)
+    assert after.in_use == 0
+    assert after.free + after.cached == after.total == 40
+    # Whole blocks of the prompt and of the answer; the last token was never computed.
+    assert after.cached == (21 + 11) // 4
+    model.check()
+
+
+def test_closing_a_stream_gives_its_blocks_back_and_keeps_what_was_computed():
+    model = model_with_blocks(40)
+    prompt = random_ids(21)
+
+    stream = model.stream(ask(prompt, 12))
+    next(stream)
+    stream.close()
+    stream.close()
+
+    assert model.kv_usage().in_use == 0
+    assert model.generate(ask(prompt, 1)).usage.cached_tokens == 20
+    model.check()
+
+
+def test_a_stream_that_was_forgotten_gives_its_blocks_back():
+    model = model_with_blocks(40)
+    stream = model.stream(ask(random_ids(21), 12))
+    next(stream)
+
+    del stream
+    gc.collect()
+
+    assert model.kv_usage().in_use == 0
+
+
+def test_a_stream_that_was_never_begun_holds_nothing():
+    model = model_with_blocks(40)
+
+    stream = model.stream(ask(random_ids(21), 12))
+
+    assert model.kv_usage().free == 40
+    stream.close()
+
+
+def test_a_stream_that_ends_in_the_middle_of_a_step_is_finished_by_that_step():
+    """The garbage collector may close a stream while the same thread is in another's step."""
+    model = model_with_blocks(40)
+    engine = model._engine
+    stream = model.stream(ask(random_ids(21), 12))
+    next(stream)
+
+    with engine._step():
+        stream.close()
+        assert engine._pool.num_free == 34
+
+    assert model.kv_usage().in_use == 0
+    model.check()
+
+
+def test_a_failing_pass_gives_the_blocks_back_and_harms_nobody(monkeypatch):
+    model = model_with_blocks(40)
+    prompt = random_ids(21)
+    calls = []
+    forward = model._engine._model.forward
+
+    def fail_at_the_third(token_ids, cache):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("out of memory")
+        return forward(token_ids, cache)
+
+    monkeypatch.setattr(model._engine._model, "forward", fail_at_the_third)
+    with pytest.raises(RuntimeError):
+        model.generate(ask(prompt, 8))
+
+    assert model.kv_usage().in_use == 0
+    model.check()
+    assert model.generate(ask(prompt, 8)).usage.cached_tokens == 20
+
+
+def test_a_request_longer_than_the_pool_is_refused_at_once_with_the_numbers():
+    model = model_with_blocks(10)
+
+    with pytest.raises(AdmissionError, match=r"needs 41 tokens but the KV pool") as caught:
+        model.stream(ask(random_ids(30), 11))
+
+    assert (caught.value.needed, caught.value.limit) == (41, 40)
+    assert model.generate(ask(random_ids(30), 10)).usage.prompt_tokens == 30
+
+
+def test_a_request_longer_than_the_context_window_is_refused_at_once_with_the_numbers():
+    model = tiny_model(module=MODULE)
+
+    with pytest.raises(AdmissionError, match="the model's context window holds 512") as caught:
+        model.stream(ask(random_ids(500), 13))
+
+    assert (caught.value.needed, caught.value.limit) == (513, 512)
+
+
+def test_without_a_limit_the_room_that_is_left_is_the_limit():
+    model = model_with_blocks(10)
+
+    usage = model.generate(ask(random_ids(30), None)).usage
+
+    assert usage.completion_tokens <= 10
+
+
+def test_salts_do_not_share_and_the_same_salt_does():
+    model = tiny_model(module=MODULE)
+    prompt = random_ids(21)
+    model.generate(ask(prompt, 2, salt="u1"))
+
+    assert model.generate(ask(prompt, 2, salt="u2")).usage.cached_tokens == 0
+    assert model.generate(ask(prompt, 2)).usage.cached_tokens == 0
+    assert model.generate(ask(prompt, 2, salt="u1")).usage.cached_tokens == 20
+
+
+def test_a_discarded_prefix_is_gone_and_its_beginning_is_not():
+    model = tiny_model(module=MODULE)
+    prompt = random_ids(21)
+    model.generate(ask(prompt, 1, salt="s"))
+
+    model.discard_prefix(prompt, keep=8, cache_salt="other")
+    assert model.kv_usage().cached == 5
+    model.discard_prefix(prompt, keep=8, cache_salt="s")
+
+    assert model.kv_usage().cached == 2
+    assert model.generate(ask(prompt, 1, salt="s")).usage.cached_tokens == 8
+
+
+def test_threads_take_turns_and_each_gets_its_own_answer():
+    model = model_with_blocks(60)
+    prompts = [random_ids(20 + n, seed=n % 3) for n in range(6)]
+    expected = [model.generate(ask(prompt, 10)).text for prompt in prompts]
+    got = [None] * 6
+
+    def run(n):
+        got[n] = model.generate(ask(prompts[n], 10)).text
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert got == expected
+    assert model.kv_usage().in_use == 0
+    model.check()
+
+
+def test_a_request_waits_for_blocks_that_another_gives_back():
+    model = model_with_blocks(10)
+    first = model.stream(ask(random_ids(20), 12))
+    next(first)
+    done = []
+    thread = threading.Thread(
+        target=lambda: done.append(model.generate(ask(random_ids(20, seed=1), 12)))
+    )
+    thread.start()
+    time.sleep(0.2)
+    assert not done
+
+    first.close()
+    thread.join(timeout=30)
+
+    assert len(done) == 1
+    model.check()
+
+
+def test_a_request_that_waited_too_long_says_what_it_needs(monkeypatch):
+    monkeypatch.setattr(engine_module, "_PATIENCE_S", 0.05)
+    model = model_with_blocks(10)
+    first = model.stream(ask(random_ids(20), 12))
+    next(first)
+
+    with pytest.raises(OutOfBlocksError) as caught:
+        model.generate(ask(random_ids(20, seed=1), 12))
+
+    assert (caught.value.needed, caught.value.free, caught.value.total) == (8, 2, 10)
+    first.close()
+    model.check()
+
+
+def test_a_running_request_always_gets_the_blocks_it_was_promised():
+    """The second takes all that is free; the first then still grows to its full length."""
+    model = model_with_blocks(16)
+    first = model.stream(ask(random_ids(20), 12))
+    next(first)
+    second = model.stream(ask(random_ids(20, seed=1), 12))
+    next(second)
+    model.check()
+
+    assert len(list(first)) > 0
+    assert len(list(second)) > 0
+    model.check()
+
+
+def test_a_pool_too_small_for_one_block_is_a_config_error():
+    with pytest.raises(ConfigError, match="holds less than two KV blocks of"):
+        tiny_model(module=MODULE, kv_bytes=100)
+
+
+def test_after_close_the_model_says_so_and_its_memory_is_back():
+    model = model_with_blocks(40)
+    stream = model.stream(ask(random_ids(21), 12))
+    next(stream)
+    engine = model._engine
+
+    model.close()
+    model.close()
+
+    assert engine._tensors.num_bytes == 0
+    with pytest.raises(InferenceError, match="is closed"):
+        list(stream)
+    with pytest.raises(InferenceError, match="is closed"):
+        model.stream(ask(random_ids(21), 12))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "reason"),
+    [
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+            "dynamic RoPE",
+        ),
+        ("mamba", {"state_size": 4}, "cannot be cut into blocks"),
+    ],
+)
+def test_a_model_whose_state_cannot_be_reused_is_right_without_reuse(kind, settings, reason):
+    module = tiny_module(kind, **settings)
+    model = tiny_model(module=module)
+    prompt = random_ids(40)
+
+    for turn in range(2):
+        chosen, result = greedy_ids(model, prompt, 12)
+        assert chosen == plain_ids(module, prompt, 12)[: len(chosen)]
+        assert len(chosen) == 11 or result.finish_reason == "stop"
+        assert result.usage.cached_tokens == 0
+        [(why, count)] = model.refused_reuse.items()
+        assert reason in why
+        assert count == turn + 1
+    assert model.kv_usage().total == 0
+    model.check()
+
+
+def test_a_model_without_any_cache_is_run_over_the_whole_text():
+    module = tiny_module("openai-gpt", n_embd=32, n_layer=2, n_head=4, n_positions=512)
+    model = tiny_model(module=module)
+    prompt = random_ids(20)
+
+    chosen, _ = greedy_ids(model, prompt, 8)
+
+    assert chosen == plain_ids(module, prompt, 8)[:7]
+    assert list(model.refused_reuse) == ["the model takes no key-value cache"]
+
+
+def test_the_pool_holds_zeros_until_it_is_written():
+    model = tiny_model(module=MODULE)
+    slab = model._engine._tensors._slab(0)
+
+    model.generate(ask(random_ids(9), 1))
+
+    written = slab.abs().sum(1) > 0
+    assert not written[0]
+    assert int(written.sum()) == 2
+    assert torch.isfinite(slab).all()
