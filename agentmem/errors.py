@@ -5,7 +5,8 @@ Every exception of the package, in one tree.
     ├── ConfigError (ValueError)             a setting that cannot work
     ├── InvalidInputError (ValueError)       a value refused at the door; nothing was stored
     │   ├── InvalidTextError                 NUL or surrogates in a text
-    │   └── TranscriptError                  a message that breaks the order of calls and results
+    │   ├── TranscriptError                  a message that breaks the order of calls and results
+    │   └── DamagedFileError                 an export that is not what was written
     ├── StoreError
     │   ├── DatabaseUrlError (ValueError)    no database can be opened under that URL
     │   ├── SchemaVersionError               the database is older or newer than this package
@@ -58,6 +59,10 @@ class InvalidTextError(InvalidInputError):
 
 class TranscriptError(InvalidInputError):
     """A message that would break the order of calls and results."""
+
+
+class DamagedFileError(InvalidInputError):
+    """An export that was cut, altered, or not written by this package; nothing was imported."""
 
 
 class StoreError(AgentMemError):

@@ -1,7 +1,7 @@
 """
 Keeps transcripts legal: each call has a result, and each result a call, matched by an index.
 
-What a branch sees of calls ends where it, or an ancestor, inherited only the pins.
+What a branch sees of calls ends where it, or an ancestor, did not inherit the messages.
 """
 
 from dataclasses import dataclass, replace
@@ -174,7 +174,7 @@ class Transcript:
             keys = {"branch": branch.id, "digest": key, "last": last}
             if self._connection.execute(_MADE, keys).first():
                 return True
-            if branch.inherit == Inherit.PINS:
+            if branch.inherit != Inherit.ALL:
                 return False
         return False
 
@@ -187,7 +187,7 @@ def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchI
     holder = parent
     # The branch in whose own part the fork lies knows every call that was open there.
     while at < holder.forked_at and holder.parent_id is not None:
-        if holder.inherit == Inherit.PINS:
+        if holder.inherit != Inherit.ALL:
             return
         holder = parent_of(connection, holder)
     rows = connection.execute(_OPEN_AT, {"branch": holder.id, "at": at}).all()

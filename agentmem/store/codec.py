@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from agentmem.errors import InvalidInputError, StoreError
@@ -43,7 +44,7 @@ def encode(message: Message) -> dict[str, Any]:
     }
 
 
-def decode(row: AnyRow, branch_id: BranchId | None = None) -> StoredMessage:
+def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> StoredMessage:
     """
     Give the message of a row.
 
@@ -103,7 +104,7 @@ def _decode_calls(text: str | None) -> tuple[ToolCall, ...]:
     )
 
 
-def _decode_generated(row: AnyRow) -> GeneratedIds | None:
+def _decode_generated(row: AnyRow | SimpleNamespace) -> GeneratedIds | None:
     if row.generated_by is None:
         return None
     packed = row.generated_ids

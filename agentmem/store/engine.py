@@ -151,8 +151,9 @@ class Database:
         self.place = place_of(url)
         self.is_memory = is_memory(url)
         self._pid = os.getpid()
+        is_postgres = url.get_backend_name() == "postgresql"
         self._turn = threading.Lock() if self.is_memory else nullcontext()
-        if url.get_backend_name() == "postgresql":
+        if is_postgres:
             self._engine = connect_engine(
                 url,
                 pool_pre_ping=True,
@@ -166,6 +167,9 @@ class Database:
                 options["poolclass"] = StaticPool
             self._engine = connect_engine(url, **options)
             event.listen(self._engine, "connect", _set_up_sqlite)
+        # PostgreSQL would else give each statement of a read a newer view than the one before.
+        snapshot = {"isolation_level": "REPEATABLE READ"} if is_postgres else {}
+        self._reader = self._engine.execution_options(**snapshot)
         self._writer = self._engine.execution_options(agentmem_write=True)
 
     @property
@@ -177,6 +181,21 @@ class Database:
         """Close every connection that is not in use."""
         self._engine.dispose()
 
+    def forget_deleted(self) -> None:
+        """
+        Leave no deleted text behind in SQLite's write-ahead log, as far as readers allow.
+
+        A reader in another process that is not done keeps the log until the next deletion, or
+        until the last connection to the database is closed.
+        """
+        if self._engine.dialect.name == "sqlite" and not self.is_memory:
+            with translated(self.place):
+                raw = self._engine.raw_connection()
+                try:
+                    raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                finally:
+                    raw.close()
+
     def read(self, work: Callable[[Connection], T]) -> T:
         """
         Run *work* on a consistent view and give its result.
@@ -184,7 +203,7 @@ class Database:
         Raises:
             StoreError: the database could not be read.
         """
-        return self._run(self._engine, work)
+        return self._run(self._reader, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """

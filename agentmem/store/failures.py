@@ -19,6 +19,7 @@ _HINTS: Final[dict[int | str | None, str]] = {
     "53100": "the disk is full: nothing was stored",
 }
 _POSTGRES_BUSY: Final = {"40001", "40P01", "55P03", "57014"}
+_POSTGRES_GONE: Final = "23503"
 _POSTGRES_NO_DATABASE: Final = {"3D000", "28P01", "28000"}
 
 
@@ -38,10 +39,11 @@ def is_transient(error: exc.DBAPIError) -> bool:
     """
     Tell whether the same work may succeed if it is done again.
 
-    That holds for a lock that did not come and for a connection that broke, but not for a
+    That holds for a lock that did not come, for a connection that broke, and for a row that
+    somebody deleted after it was looked up: doing it again finds that out. It does not hold for a
     commit that broke: `Database.write` looks at that case itself.
     """
-    return error.connection_invalidated or _is_busy(error)
+    return error.connection_invalidated or _is_busy(error) or _code(error) == _POSTGRES_GONE
 
 
 def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:

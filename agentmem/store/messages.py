@@ -13,6 +13,7 @@ from agentmem.store.calls import Entry, Transcript
 from agentmem.store.codec import decode, encode, to_json
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
+from agentmem.store.scoping import check_moment
 from agentmem.types import (
     BranchId,
     BranchState,
@@ -44,6 +45,16 @@ _RANGE: Final = (
 )
 # The value stands in the statement itself, so that the partial index is found.
 _PROMOTED: Final = _RANGE.where(MessageRow.origin == Origin.PROMOTED.value)
+_NEWEST_AT: Final = (
+    select(MessageRow.position)
+    .where(
+        MessageRow.branch_id == bindparam("branch"),
+        MessageRow.position <= bindparam("to"),
+        MessageRow.created_at <= bindparam("moment"),
+    )
+    .order_by(MessageRow.position.desc())
+    .limit(1)
+)
 _APPENDED: Final = select(AppendRow.first, AppendRow.last, AppendRow.content).where(
     AppendRow.branch_id == bindparam("branch"), AppendRow.client_key == bindparam("key")
 )
@@ -128,6 +139,27 @@ class Messages:
             SessionNotFoundError: no such branch of this scope.
         """
         return self._read(_PROMOTED, scope, branch_id, first, last)
+
+    def head_at(self, scope: Scope, branch_id: BranchId, moment: datetime) -> int:
+        """
+        Give the position that was the newest of the branch's view at *moment*, 0 if there was none.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+            InvalidInputError: *moment* has no time zone.
+        """
+        check_moment(moment)
+
+        def work(connection: Connection) -> int:
+            branch = find_branch(connection, scope, branch_id)
+            for holder, _, stop in lineage(connection, branch):
+                keys = {"branch": holder.id, "to": stop, "moment": moment}
+                found = connection.execute(_NEWEST_AT, keys).scalar_one_or_none()
+                if found is not None:
+                    return int(found)
+            return 0
+
+        return self._database.read(work)
 
     def _read(
         self, statement: Any, scope: Scope, branch_id: BranchId, first: int, last: int | None

@@ -17,7 +17,6 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, inspect, text
 
-import agentmem
 from agentmem.errors import SchemaVersionError
 from agentmem.store.engine import bare_engine, is_memory, parse_url, place_of
 from agentmem.store.failures import translated
@@ -114,7 +113,7 @@ def _config(connection: Connection | None = None) -> Config:
 
 def _folder() -> Path:
     """Find the migrations: inside an installed package, beside the package in a checkout."""
-    package = Path(agentmem.__file__).parent
+    package = Path(__file__).parent.parent
     packed = package / "migrations"
     return packed if packed.is_dir() else package.parent / "migrations"
 

@@ -9,38 +9,26 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
-from agentmem.errors import ConflictError, InvalidInputError, PinNotFoundError
+from agentmem.errors import InvalidInputError, PinNotFoundError
 from agentmem.store.branches import find_branch, lineage
 from agentmem.store.engine import Database
-from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
+from agentmem.store.pin_rows import (
+    AS_OF,
+    NEWEST,
+    PIN_COLUMNS,
+    expect_version,
+    find_pin,
+    lock_target,
+    target_of,
+    to_pin,
+)
+from agentmem.store.schema import AnyRow, PinRow, PinVersionRow
+from agentmem.store.scoping import check_moment
 from agentmem.types import BranchId, Pin, PinScope, Scope, check_name, check_text
 
-_COLUMNS: Final = (
-    PinRow.id,
-    PinRow.scope,
-    PinRow.target_id,
-    PinRow.key,
-    PinVersionRow.version,
-    PinVersionRow.text,
-    PinVersionRow.author,
-    PinVersionRow.created_at,
-)
-_NEWEST: Final = (
-    select(*_COLUMNS)
-    .join(
-        PinVersionRow,
-        (PinVersionRow.pin_id == PinRow.id) & (PinVersionRow.version == PinRow.version),
-    )
-    .order_by(PinRow.id)
-)
-_ONE: Final = _NEWEST.where(
-    PinRow.scope == bindparam("where"),
-    PinRow.target_id == bindparam("target"),
-    PinRow.key == bindparam("pin_key"),
-)
-_VISIBLE: Final = _NEWEST.where(
+_IS_VISIBLE: Final = and_(
     PinVersionRow.text.is_not(None),
     or_(
         (PinRow.scope == PinScope.USER) & (PinRow.target_id == bindparam("user_id")),
@@ -49,8 +37,10 @@ _VISIBLE: Final = _NEWEST.where(
         & PinRow.target_id.in_(bindparam("branches", expanding=True)),
     ),
 )
+_VISIBLE: Final = NEWEST.where(_IS_VISIBLE)
+_VISIBLE_AT: Final = AS_OF.where(_IS_VISIBLE)
 _HISTORY: Final = (
-    select(*_COLUMNS)
+    select(*PIN_COLUMNS)
     .join(PinVersionRow, PinVersionRow.pin_id == PinRow.id)
     .where(PinRow.id == bindparam("pin"))
     .order_by(PinVersionRow.version)
@@ -101,11 +91,11 @@ class Pins:
             raise InvalidInputError(f"the text of pin {key!r} is empty: remove the pin instead")
 
         def work(connection: Connection) -> Pin:
-            target = _lock_target(connection, scope, branch_id, pin_scope)
-            found = _find(connection, target, key)
-            _expect(found, key, expected_version)
+            target = lock_target(connection, scope, branch_id, pin_scope)
+            found = find_pin(connection, target, key)
+            expect_version(found, key, expected_version)
             if found is not None and found.text == text:
-                return _to_pin(found)
+                return to_pin(found)
             return self._write(connection, target, key, found, text=text, author=author)
 
         return self._database.write(work)
@@ -132,9 +122,9 @@ class Pins:
         check_name("author", author)
 
         def work(connection: Connection) -> None:
-            target = _lock_target(connection, scope, branch_id, pin_scope)
-            found = _find(connection, target, key)
-            _expect(found, key, expected_version)
+            target = lock_target(connection, scope, branch_id, pin_scope)
+            found = find_pin(connection, target, key)
+            expect_version(found, key, expected_version)
             if found is None:
                 raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
             if found.text is not None:
@@ -142,21 +132,60 @@ class Pins:
 
         self._database.write(work)
 
-    def visible(self, scope: Scope, branch_id: BranchId) -> tuple[Pin, ...]:
+    def undo(
+        self,
+        scope: Scope,
+        branch_id: BranchId,
+        key: str,
+        *,
+        pin_scope: PinScope = PinScope.SESSION,
+        author: str = "user",
+    ) -> Pin:
+        """
+        Bring the version before the newest one back, as a new version; a removal may come back too.
+
+        A second undo takes back the first.
+
+        Raises:
+            PinNotFoundError: the pin was never set in that scope.
+            SessionNotFoundError: no such branch of this scope.
+        """
+        check_name("author", author)
+
+        def work(connection: Connection) -> Pin:
+            target = lock_target(connection, scope, branch_id, pin_scope)
+            found = find_pin(connection, target, key)
+            if found is None:
+                raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
+            versions = connection.execute(_HISTORY, {"pin": found.id}).all()
+            text = versions[-2].text if len(versions) > 1 else None
+            return self._write(connection, target, key, found, text=text, author=author)
+
+        return self._database.write(work)
+
+    def visible(
+        self, scope: Scope, branch_id: BranchId, *, at: datetime | None = None
+    ) -> tuple[Pin, ...]:
         """
         Give the pins that a prompt of this branch begins with, in their order.
 
         The user's come first, then the session's, then the branch's, ancestors before it; in each
         by first setting. Of one key only the innermost is given, in the outermost one's place.
+        With *at*, as they were at that moment.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
+            InvalidInputError: *at* has no time zone.
         """
+        if at is not None:
+            check_moment(at)
 
         def work(connection: Connection) -> tuple[list[int], list[AnyRow]]:
             branch = find_branch(connection, scope, branch_id)
             line = [holder.id for holder, _, _ in lineage(connection, branch)]
             targets = {"user_id": branch.owner_id, "session": branch.session_id, "branches": line}
+            if at is not None:
+                return line, list(connection.execute(_VISIBLE_AT, {**targets, "moment": at}).all())
             return line, list(connection.execute(_VISIBLE, targets).all())
 
         line, rows = self._database.read(work)
@@ -170,7 +199,7 @@ class Pins:
             )
         )
         # A dict keeps the place of a key that is given a new value.
-        return tuple({row.key: _to_pin(row) for row in rows}.values())
+        return tuple({row.key: to_pin(row) for row in rows}.values())
 
     def history(
         self,
@@ -191,12 +220,12 @@ class Pins:
 
         def work(connection: Connection) -> list[AnyRow]:
             branch = find_branch(connection, scope, branch_id)
-            found = _find(connection, _target(branch, pin_scope), key)
+            found = find_pin(connection, target_of(branch, pin_scope), key)
             if found is None:
                 raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
             return list(connection.execute(_HISTORY, {"pin": found.id}).all())
 
-        return tuple(_to_pin(row) for row in self._database.read(work))
+        return tuple(to_pin(row) for row in self._database.read(work))
 
     def _write(
         self,
@@ -220,62 +249,6 @@ class Pins:
             "created_at": self._clock(),
         }
         connection.execute(insert(PinVersionRow), columns)
-        written = _find(connection, target, key)
+        written = find_pin(connection, target, key)
         assert written is not None, "a pin is there once it was written"
-        return _to_pin(written)
-
-
-def _target(branch: AnyRow, pin_scope: PinScope) -> dict[str, Any]:
-    """Give the columns that say what a pin of this scope hangs on."""
-    of_session = {"session_id": branch.session_id, "branch_id": None}
-    target_id, references = {
-        PinScope.USER: (branch.owner_id, {"session_id": None, "branch_id": None}),
-        PinScope.SESSION: (branch.session_id, of_session),
-        PinScope.BRANCH: (branch.id, {**of_session, "branch_id": branch.id}),
-    }[pin_scope]
-    names = {"scope": pin_scope.value, "target_id": target_id, "owner_id": branch.owner_id}
-    return {**names, **references}
-
-
-def _lock_target(
-    connection: Connection, scope: Scope, branch_id: BranchId, pin_scope: PinScope
-) -> dict[str, Any]:
-    """Keep other writers off the pins of that target until the transaction ends."""
-    branch = find_branch(connection, scope, branch_id)
-    target = _target(branch, pin_scope)
-    tables: dict[PinScope, type[OwnerRow | SessionRow | BranchRow]] = {
-        PinScope.USER: OwnerRow,
-        PinScope.SESSION: SessionRow,
-        PinScope.BRANCH: BranchRow,
-    }
-    table = tables[pin_scope]
-    # Weak enough to let rows be added that refer to the locked one.
-    lock = select(table.id).where(table.id == target["target_id"]).with_for_update(key_share=True)
-    connection.execute(lock)
-    return target
-
-
-def _find(connection: Connection, target: dict[str, Any], key: str) -> AnyRow | None:
-    keys = {"where": target["scope"], "target": target["target_id"], "pin_key": key}
-    return connection.execute(_ONE, keys).one_or_none()
-
-
-def _expect(found: AnyRow | None, key: str, expected_version: int | None) -> None:
-    version = found.version if found is not None else 0
-    if expected_version is not None and expected_version != version:
-        raise ConflictError(
-            f"pin {key!r} is at version {version}, not {expected_version}: somebody else changed "
-            "it first; read it again and decide again"
-        )
-
-
-def _to_pin(row: AnyRow) -> Pin:
-    return Pin(
-        key=row.key,
-        version=row.version,
-        text=row.text or "",
-        scope=PinScope(row.scope),
-        author=row.author,
-        created_at=row.created_at,
-        is_removed=row.text is None,
-    )
+        return to_pin(written)

@@ -1,11 +1,12 @@
 """Whose rows: the clauses and checks by which an id alone opens nothing."""
 
 import hashlib
+from datetime import datetime
 from typing import Final
 
 from sqlalchemy import ColumnElement, bindparam
 
-from agentmem.errors import SessionNotFoundError
+from agentmem.errors import InvalidInputError, SessionNotFoundError
 from agentmem.store.schema import OwnerRow
 from agentmem.types import Scope
 
@@ -42,6 +43,18 @@ def check_id(what: str, number: int) -> int:
     if not isinstance(number, int) or not 0 < number <= _MAX_ID:
         raise SessionNotFoundError(f"there is no {what} {number!r} here")
     return number
+
+
+def check_moment(moment: datetime) -> datetime:
+    """
+    Return *moment* if it is one.
+
+    Raises:
+        InvalidInputError: it has no time zone, so it could be any of a day's moments.
+    """
+    if moment.tzinfo is None:
+        raise InvalidInputError(f"{moment} has no time zone: give one, such as UTC")
+    return moment
 
 
 def not_found(what: str, name: object, scope: Scope) -> SessionNotFoundError:

@@ -131,7 +131,7 @@ class Sessions:
         Begin a branch that sees *parent* up to position *at*. The parent is left as it was.
 
         With ``Inherit.ALL``, calls that are open there are open in the new branch too, and what it
-        appends answers them or closes them. With ``Inherit.PINS`` it begins with none.
+        appends answers them or closes them. Otherwise it begins with none.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.

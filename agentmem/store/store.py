@@ -5,12 +5,15 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+from agentmem.store.deletion import Deletion
 from agentmem.store.engine import Database, is_memory, parse_url
 from agentmem.store.ledger import Ledger
 from agentmem.store.messages import Messages
 from agentmem.store.migrate import create_tables, ensure_current
 from agentmem.store.pins import Pins
+from agentmem.store.retention import Retention
 from agentmem.store.sessions import Sessions
+from agentmem.store.transfer import Transfer
 
 
 def _now() -> datetime:
@@ -33,6 +36,9 @@ class Store:
         self.messages = Messages(database, clock)
         self.pins = Pins(database, clock)
         self.ledger = Ledger(database, clock)
+        self.deletion = Deletion(database)
+        self.retention = Retention(database)
+        self.transfer = Transfer(database)
 
     @classmethod
     def open(cls, url: str, *, clock: Callable[[], datetime] = _now) -> Self:

@@ -35,6 +35,9 @@ class Origin(StrEnum):
     SYNTHETIC = "synthetic"
     """Written by the memory itself to keep the transcript legal."""
 
+    DELETED = "deleted"
+    """Holds the place of a message whose content was deleted."""
+
 
 class Inherit(StrEnum):
     """What a subtask sees of its parent, beside the pins and promoted results."""

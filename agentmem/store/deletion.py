@@ -1,0 +1,232 @@
+"""
+Deletion that closes: what was deleted is in no table and, on SQLite, in no file of the database.
+
+On PostgreSQL the bytes of deleted rows leave the server's own files with VACUUM and with the
+recycling of its log, which are the server's business.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from agentmem.errors import InvalidInputError, PinNotFoundError
+from agentmem.store.branches import find_branch, find_branches, lineage
+from agentmem.store.codec import decode, encode
+from agentmem.store.engine import Database
+from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, PinRow, SessionRow, SummaryRow
+from agentmem.store.scoping import is_owner, not_found, owner_digest
+from agentmem.types import (
+    BranchId,
+    Message,
+    MessageId,
+    Origin,
+    PinScope,
+    Role,
+    Scope,
+    SessionId,
+    TextPart,
+    ToolCall,
+)
+
+T = TypeVar("T")
+
+DELETED: Final = "[deleted]"
+
+_SESSION_IDS: Final = (
+    select(SessionRow.id).join(OwnerRow, OwnerRow.id == SessionRow.owner_id).where(is_owner())
+)
+_MESSAGE_IDS: Final = (
+    select(MessageRow.id)
+    .where(MessageRow.branch_id.in_(bindparam("branches", expanding=True)))
+    .order_by(MessageRow.id)
+)
+_BRANCHES_OF_SESSION: Final = select(BranchRow.id).where(
+    BranchRow.session_id == bindparam("session")
+)
+# Positions of sibling branches overlap, so this takes some more than those of the message itself.
+# A summary can be written again; a prompt that misses one shows that it does.
+_FORGET_SUMMARIES: Final = delete(SummaryRow).where(
+    SummaryRow.branch_id.in_(_BRANCHES_OF_SESSION),
+    SummaryRow.first <= bindparam("place"),
+    SummaryRow.last >= bindparam("place"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """
+    What is gone, for whoever keeps something derived from it: an index, a summary, stored KV.
+
+    A message whose content alone was deleted is among *messages* too.
+    """
+
+    sessions: tuple[SessionId, ...] = ()
+    branches: tuple[BranchId, ...] = ()
+    messages: tuple[MessageId, ...] = ()
+
+
+class Deletion:
+    """Deletes for good; there is no way back."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def message(self, scope: Scope, branch_id: BranchId, position: int) -> Deleted:
+        """
+        Delete what a message says; its place, role and calls stay, so that the transcript is legal.
+
+        Every branch that sees it loses it, and so does the session's every summary of that
+        position. What a subtask promoted, and what an
+        answer repeats, are messages of their own.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope, or no such message in it.
+        """
+
+        def work(connection: Connection) -> Deleted:
+            branch = find_branch(connection, scope, branch_id)
+            if not 1 <= position <= branch.head:
+                raise not_found(f"message at position {position} of branch", branch_id, scope)
+            line = lineage(connection, branch)
+            holder = next(holder.id for holder, start, _ in line if position >= start)
+            place = (MessageRow.branch_id == holder, MessageRow.position == position)
+            row = connection.execute(select(MessageRow.__table__).where(*place)).one()
+            emptied = {**encode(_emptied(decode(row).message)), "origin": Origin.DELETED.value}
+            connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**emptied))
+            keys = {"session": branch.session_id, "place": position}
+            connection.execute(_FORGET_SUMMARIES, keys)
+            return Deleted(messages=(MessageId(row.id),))
+
+        return self._finish(work)
+
+    def pin(
+        self,
+        scope: Scope,
+        branch_id: BranchId,
+        key: str,
+        *,
+        pin_scope: PinScope = PinScope.SESSION,
+    ) -> None:
+        """
+        Delete a pin with all its versions.
+
+        Raises:
+            PinNotFoundError: it was never set in that scope.
+            SessionNotFoundError: no such branch of this scope.
+        """
+
+        def work(connection: Connection) -> None:
+            branch = find_branch(connection, scope, branch_id)
+            target = {
+                PinScope.USER: branch.owner_id,
+                PinScope.SESSION: branch.session_id,
+                PinScope.BRANCH: branch.id,
+            }[pin_scope]
+            gone = connection.execute(
+                delete(PinRow).where(
+                    PinRow.scope == pin_scope.value,
+                    PinRow.target_id == target,
+                    PinRow.key == key,
+                )
+            )
+            if gone.rowcount == 0:
+                raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
+
+        self._finish(work)
+
+    def branch(self, scope: Scope, branch_id: BranchId) -> Deleted:
+        """
+        Delete a branch and all that were forked off it.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+            InvalidInputError: it is the main branch, which only goes with its session.
+        """
+
+        def work(connection: Connection) -> Deleted:
+            found = find_branch(connection, scope, branch_id)
+            if found.parent_id is None:
+                raise InvalidInputError(
+                    f"branch {branch_id} is the main branch of its session: delete the session"
+                )
+            doomed = {found.id}
+            # A branch is younger than its parent, so one pass in order finds all descendants.
+            for row in find_branches(connection, scope, found.session_id):
+                if row.parent_id in doomed:
+                    doomed.add(row.id)
+            return _delete_branches(connection, sorted(doomed))
+
+        return self._finish(work)
+
+    def session(self, scope: Scope, session_id: SessionId) -> Deleted:
+        """
+        Delete a session with all that belongs to it.
+
+        Raises:
+            SessionNotFoundError: no such session of this scope.
+        """
+
+        def work(connection: Connection) -> Deleted:
+            find_branches(connection, scope, session_id)
+            return delete_sessions(connection, [session_id])
+
+        return self._finish(work)
+
+    def user(self, scope: Scope) -> Deleted:
+        """Delete all sessions and pins of a user of a namespace; nothing if there are none."""
+
+        def work(connection: Connection) -> Deleted:
+            owner = {"owner": owner_digest(scope)}
+            found = connection.execute(_SESSION_IDS, owner).scalars().all()
+            gone = delete_sessions(connection, found)
+            connection.execute(delete(OwnerRow).where(is_owner()), owner)
+            return gone
+
+        return self._finish(work)
+
+    def _finish(self, work: Callable[[Connection], T]) -> T:
+        result = self._database.write(work)
+        self._database.forget_deleted()
+        return result
+
+
+def _emptied(message: Message) -> Message:
+    """Give what is left of a message: who spoke, and which calls it makes or answers."""
+    return Message(
+        role=message.role,
+        parts=(TextPart(text=DELETED),),
+        tool_calls=tuple(ToolCall(id=call.id, name=call.name) for call in message.tool_calls),
+        tool_call_id=message.tool_call_id,
+        name=message.name if message.role is Role.TOOL else None,
+    )
+
+
+def delete_sessions(connection: Connection, session_ids: Sequence[int]) -> Deleted:
+    """Delete sessions with all that belongs to them."""
+    branches: list[BranchId] = []
+    messages: list[MessageId] = []
+    for session_id in session_ids:
+        found = connection.execute(_BRANCHES_OF_SESSION, {"session": session_id}).scalars().all()
+        gone = _delete_branches(connection, found)
+        branches += gone.branches
+        messages += gone.messages
+        connection.execute(delete(SessionRow).where(SessionRow.id == session_id))
+    return Deleted(
+        sessions=tuple(SessionId(session_id) for session_id in session_ids),
+        branches=tuple(branches),
+        messages=tuple(messages),
+    )
+
+
+def _delete_branches(connection: Connection, branch_ids: Sequence[int]) -> Deleted:
+    """Delete branches, the youngest first: SQLite bounds how deep one delete may cascade."""
+    ordered = sorted(branch_ids)
+    messages = connection.execute(_MESSAGE_IDS, {"branches": ordered}).scalars().all()
+    for branch_id in reversed(ordered):
+        connection.execute(delete(BranchRow).where(BranchRow.id == branch_id))
+    return Deleted(
+        branches=tuple(BranchId(branch_id) for branch_id in ordered),
+        messages=tuple(MessageId(message_id) for message_id in messages),
+    )

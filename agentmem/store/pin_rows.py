@@ -1,0 +1,114 @@
+"""Pins as rows: how one is found, locked and read."""
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy.orm import aliased
+
+from agentmem.errors import ConflictError
+from agentmem.store.branches import find_branch
+from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
+from agentmem.types import BranchId, Pin, PinScope, Scope
+
+PIN_COLUMNS: Final = (
+    PinRow.id,
+    PinRow.scope,
+    PinRow.target_id,
+    PinRow.key,
+    PinVersionRow.version,
+    PinVersionRow.text,
+    PinVersionRow.author,
+    PinVersionRow.created_at,
+)
+NEWEST: Final = (
+    select(*PIN_COLUMNS)
+    .join(
+        PinVersionRow,
+        (PinVersionRow.pin_id == PinRow.id) & (PinVersionRow.version == PinRow.version),
+    )
+    .order_by(PinRow.id)
+)
+_LATER: Final = aliased(PinVersionRow)
+AS_OF: Final = (
+    select(*PIN_COLUMNS)
+    .join(
+        PinVersionRow,
+        (PinVersionRow.pin_id == PinRow.id)
+        & (
+            PinVersionRow.version
+            == select(func.max(_LATER.version))
+            .where(_LATER.pin_id == PinRow.id, _LATER.created_at <= bindparam("moment"))
+            .scalar_subquery()
+        ),
+    )
+    .order_by(PinRow.id)
+)
+_ONE: Final = NEWEST.where(
+    PinRow.scope == bindparam("where"),
+    PinRow.target_id == bindparam("target"),
+    PinRow.key == bindparam("pin_key"),
+)
+
+
+def target_of(branch: AnyRow, pin_scope: PinScope) -> dict[str, Any]:
+    """Give the columns that say what a pin of this scope hangs on."""
+    of_session = {"session_id": branch.session_id, "branch_id": None}
+    target_id, references = {
+        PinScope.USER: (branch.owner_id, {"session_id": None, "branch_id": None}),
+        PinScope.SESSION: (branch.session_id, of_session),
+        PinScope.BRANCH: (branch.id, {**of_session, "branch_id": branch.id}),
+    }[pin_scope]
+    names = {"scope": pin_scope.value, "target_id": target_id, "owner_id": branch.owner_id}
+    return {**names, **references}
+
+
+def lock_target(
+    connection: Connection, scope: Scope, branch_id: BranchId, pin_scope: PinScope
+) -> dict[str, Any]:
+    """Keep other writers off the pins of that target until the transaction ends."""
+    branch = find_branch(connection, scope, branch_id)
+    target = target_of(branch, pin_scope)
+    tables: dict[PinScope, type[OwnerRow | SessionRow | BranchRow]] = {
+        PinScope.USER: OwnerRow,
+        PinScope.SESSION: SessionRow,
+        PinScope.BRANCH: BranchRow,
+    }
+    table = tables[pin_scope]
+    # Weak enough to let rows be added that refer to the locked one.
+    lock = select(table.id).where(table.id == target["target_id"]).with_for_update(key_share=True)
+    connection.execute(lock)
+    return target
+
+
+def find_pin(connection: Connection, target: dict[str, Any], key: str) -> AnyRow | None:
+    """Read the newest version of a pin, a removal too."""
+    keys = {"where": target["scope"], "target": target["target_id"], "pin_key": key}
+    return connection.execute(_ONE, keys).one_or_none()
+
+
+def expect_version(found: AnyRow | None, key: str, expected_version: int | None) -> None:
+    """
+    Let a writer go on only if it knows the newest version; 0 is that of a pin that never was.
+
+    Raises:
+        ConflictError: it does not.
+    """
+    version = found.version if found is not None else 0
+    if expected_version is not None and expected_version != version:
+        raise ConflictError(
+            f"pin {key!r} is at version {version}, not {expected_version}: somebody else changed "
+            "it first; read it again and decide again"
+        )
+
+
+def to_pin(row: AnyRow) -> Pin:
+    """Give the value of a row."""
+    return Pin(
+        key=row.key,
+        version=row.version,
+        text=row.text or "",
+        scope=PinScope(row.scope),
+        author=row.author,
+        created_at=row.created_at,
+        is_removed=row.text is None,
+    )

@@ -1,0 +1,95 @@
+"""Retention: sessions in which nothing has happened for long are found and deleted."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, exists, func, select
+
+from agentmem.store.deletion import delete_sessions
+from agentmem.store.engine import Database
+from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
+from agentmem.store.scoping import check_moment
+from agentmem.types import Scope, SessionId
+
+_STALE: Final = (
+    select(SessionRow.id, SessionRow.key, OwnerRow.namespace, OwnerRow.user)
+    .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
+    .join(BranchRow, BranchRow.session_id == SessionRow.id)
+    .group_by(SessionRow.id, OwnerRow.id)
+    .having(func.max(BranchRow.updated_at) < bindparam("before"))
+    .order_by(SessionRow.id)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleSession:
+    """A session without activity since the moment that was asked for."""
+
+    id: SessionId
+    scope: Scope
+    key: str
+
+
+class Retention:
+    """Works over all users: it is for whoever runs the database, not for a user."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def stale(self, before: datetime, *, namespace: str | None = None) -> tuple[StaleSession, ...]:
+        """
+        Find the sessions, of all users, in which nothing has happened since *before*.
+
+        Raises:
+            InvalidInputError: *before* has no time zone.
+        """
+        check_moment(before)
+        statement = _STALE
+        if namespace is not None:
+            statement = statement.where(OwnerRow.namespace == namespace)
+        rows = self._database.read(
+            lambda connection: connection.execute(statement, {"before": before}).all()
+        )
+        return tuple(
+            StaleSession(
+                id=SessionId(row.id),
+                scope=Scope(namespace=row.namespace, user=row.user),
+                key=row.key,
+            )
+            for row in rows
+        )
+
+    def purge(
+        self, before: datetime, *, namespace: str | None = None, dry_run: bool = False
+    ) -> tuple[StaleSession, ...]:
+        """
+        Delete what `stale` finds and give it; with *dry_run* only say what would go.
+
+        Each session goes in a transaction of its own, and stays if something has happened in it.
+
+        Raises:
+            InvalidInputError: *before* has no time zone.
+        """
+        found = self.stale(before, namespace=namespace)
+        if dry_run:
+            return found
+        gone = []
+        for session in found:
+
+            def work(connection: Connection, session_id: SessionId = session.id) -> bool:
+                return _delete_if_stale(connection, session_id, before)
+
+            if self._database.write(work):
+                gone.append(session)
+        self._database.forget_deleted()
+        return tuple(gone)
+
+
+def _delete_if_stale(connection: Connection, session_id: SessionId, before: datetime) -> bool:
+    lock = select(BranchRow.id).where(BranchRow.session_id == session_id).order_by(BranchRow.id)
+    connection.execute(lock.with_for_update())
+    is_active = exists().where(BranchRow.session_id == session_id, BranchRow.updated_at >= before)
+    if connection.execute(select(is_active)).scalar_one():
+        return False
+    return bool(delete_sessions(connection, [session_id]).branches)

@@ -1,0 +1,241 @@
+"""
+Rows as plain values: which ones belong to a session, and how they get into another database.
+
+Tables and references are read from the schema, so a new table of a session needs one line here.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, insert, select
+
+from agentmem.errors import ConflictError, DamagedFileError, InvalidInputError, StoreError
+from agentmem.store.codec import decode
+from agentmem.store.schema import (
+    AssemblyRow,
+    Base,
+    BranchRow,
+    PinRow,
+    PinVersionRow,
+    SessionRow,
+    UtcDateTime,
+)
+from agentmem.store.scoping import check_moment
+from agentmem.store.sessions import ensure_owner
+from agentmem.types import PinScope, Scope, check_text
+
+EXPORTED: Final = (
+    "session",
+    "branch",
+    "message",
+    "tool_call",
+    "append",
+    "pin",
+    "pin_version",
+    "summary",
+    "assembly",
+    "truncation",
+)
+"""The tables of a session, each after those that its rows refer to."""
+
+_TABLES: Final[Mapping[str, Table]] = Base.metadata.tables
+_TARGETS: Final = {"user": "owner_id", "session": "session_id", "branch": "branch_id"}
+_BATCH: Final = 500
+_INT_BOUND: Final = 2**63
+
+
+def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
+    """Give every row that belongs to a session, each after those that it refers to."""
+    branches = select(BranchRow.id).where(BranchRow.session_id == session_id)
+    assemblies = select(AssemblyRow.id).where(AssemblyRow.branch_id.in_(branches))
+    pins = select(PinRow.id).where(PinRow.session_id == session_id)
+    for name in EXPORTED:
+        table = _TABLES[name]
+        chosen = select(table)
+        if name == "session":
+            chosen = chosen.where(table.c.id == session_id)
+        elif name in {"branch", "pin"}:
+            chosen = chosen.where(table.c.session_id == session_id)
+        elif name == "pin_version":
+            chosen = chosen.where(table.c.pin_id.in_(pins))
+        elif name == "truncation":
+            chosen = chosen.where(table.c.assembly_id.in_(assemblies))
+        else:
+            chosen = chosen.where(table.c.branch_id.in_(branches))
+        yield from _in_order(connection, table, chosen)
+
+
+def rows_of_user(owner_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
+    """Give the pins that a user has beside those of sessions."""
+    pins, versions = _TABLES["pin"], _TABLES["pin_version"]
+    chosen = select(pins).where(pins.c.owner_id == owner_id, pins.c.scope == PinScope.USER.value)
+    yield from _in_order(connection, pins, chosen)
+    of_these = select(chosen.subquery().c.id)
+    yield from _in_order(
+        connection, versions, select(versions).where(versions.c.pin_id.in_(of_these))
+    )
+
+
+def _in_order(
+    connection: Connection, table: Table, chosen: Select[Any]
+) -> Iterator[tuple[Table, Any]]:
+    for row in connection.execute(chosen.order_by(*table.primary_key.columns)):
+        yield table, row
+
+
+def to_plain(table: Table, row: Any) -> dict[str, Any]:
+    """Give a row as JSON can hold it."""
+    return {column.name: _plain(getattr(row, column.name)) for column in table.columns}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+class Loader:
+    """Inserts the rows of an export under new numbers."""
+
+    def __init__(self, connection: Connection, scope: Scope | None) -> None:
+        self.counts = dict.fromkeys(EXPORTED, 0)
+        self._connection = connection
+        self._scope = scope
+        self._owner_id: int | None = None
+        self._num_users = 0
+        self._new_ids: dict[str, dict[int, int]] = {name: {} for name in EXPORTED}
+        self._waiting: list[dict[str, Any]] = []
+        self._waiting_for = ""
+        self._known_pins: set[int] = set()
+
+    def take(self, kind: str, content: Any) -> None:
+        """
+        Insert one record.
+
+        Raises:
+            DamagedFileError: it is no row of ours, or refers to one that did not come before it.
+            ConflictError: what it is the name of is there already.
+        """
+        if kind == "user":
+            self._begin_user(content)
+            return
+        if kind not in EXPORTED or self._owner_id is None:
+            raise DamagedFileError(f"an export has no {kind!r} here: nothing was imported")
+        row = self._read(_TABLES[kind], content)
+        if self._is_known_pin(kind, row, content):
+            return
+        self.counts[kind] += 1
+        if kind != self._waiting_for or len(self._waiting) == _BATCH:
+            self.finish()
+        self._waiting_for = kind
+        self._waiting.append(row)
+        # Its own number is needed by the rows that follow.
+        if kind in {"session", "branch", "pin", "assembly"}:
+            self._waiting.clear()
+            table = _TABLES[kind]
+            added = self._connection.execute(insert(table).returning(table.c.id), row)
+            self._new_ids[kind][content["id"]] = added.scalar_one()
+
+    def finish(self) -> None:
+        """Insert what still waits."""
+        if self._waiting:
+            self._connection.execute(insert(_TABLES[self._waiting_for]), self._waiting)
+            self._waiting = []
+
+    def _begin_user(self, content: Any) -> None:
+        self.finish()
+        self._num_users += 1
+        if self._scope is not None and self._num_users > 1:
+            raise InvalidInputError(
+                "the export is of several users: import it without saying for whom"
+            )
+        try:
+            named = Scope(namespace=content["namespace"], user=content["user"])
+        except (KeyError, TypeError, InvalidInputError) as error:
+            raise DamagedFileError(f"the export names no user: {error}") from error
+        self._owner_id = ensure_owner(self._connection, self._scope or named)
+
+    def _read(self, table: Table, content: Any) -> dict[str, Any]:
+        """Check a record column by column, and let it refer to the new rows."""
+        if not isinstance(content, dict) or set(content) != {c.name for c in table.columns}:
+            raise DamagedFileError(f"the columns of a {table.name} are not those of this agentmem")
+        row = {column.name: _value(column, content[column.name]) for column in table.columns}
+        if table.name == "message":
+            try:
+                decode(SimpleNamespace(**row))
+            except StoreError as error:
+                raise DamagedFileError(f"a message cannot be read: {error}") from error
+        for column in table.columns:
+            for reference in column.foreign_keys:
+                row[column.name] = self._new_id(reference.column.table.name, row[column.name])
+        if table.name == "pin":
+            target = _TARGETS.get(row["scope"])
+            if target is None or row[target] is None:
+                raise DamagedFileError("a pin says of nothing whose it is")
+            row["target_id"] = row[target]
+        if table.name == "session":
+            self._refuse_known_session(row["key"])
+        row.pop("id", None)
+        return row
+
+    def _new_id(self, table: str, old: int | None) -> int | None:
+        if table == "owner":
+            return self._owner_id
+        if old is None:
+            return None
+        if old not in self._new_ids[table]:
+            raise DamagedFileError(f"a row refers to {table} {old}, which is not in the export")
+        return self._new_ids[table][old]
+
+    def _refuse_known_session(self, key: str) -> None:
+        keys = (SessionRow.owner_id == self._owner_id, SessionRow.key == key)
+        if self._connection.execute(select(SessionRow.id).where(*keys)).first():
+            raise ConflictError(
+                f"there is a session {key!r} already: delete it, or import for another user; "
+                "nothing was imported"
+            )
+
+    def _is_known_pin(self, kind: str, row: dict[str, Any], content: dict[str, Any]) -> bool:
+        """Tell whether the row is of a pin of the user that is here already, and agrees with it."""
+        if kind == "pin" and row["scope"] == PinScope.USER:
+            keys = (PinRow.scope, PinRow.target_id, PinRow.key)
+            same = [column == row[column.name] for column in keys]
+            found = self._connection.execute(select(PinRow.id).where(*same)).scalar_one_or_none()
+            if found is not None:
+                self._new_ids["pin"][content["id"]] = found
+                self._known_pins.add(found)
+            return found is not None
+        if kind == "pin_version" and row["pin_id"] in self._known_pins:
+            self._refuse_other_text(row)
+            return True
+        return False
+
+    def _refuse_other_text(self, row: dict[str, Any]) -> None:
+        keys = (PinVersionRow.pin_id == row["pin_id"], PinVersionRow.version == row["version"])
+        found = self._connection.execute(select(PinVersionRow.text).where(*keys)).one_or_none()
+        if found is None or found.text != row["text"]:
+            raise ConflictError(
+                "the user has a pin of the same key with another history: nothing was imported"
+            )
+
+
+def _value(column: Column[Any], value: Any) -> Any:
+    """Give a JSON value as the column takes it, if it does."""
+    if value is None and column.nullable:
+        return None
+    try:
+        if isinstance(column.type, LargeBinary):
+            return base64.b64decode(value, validate=True)
+        if isinstance(column.type, UtcDateTime):
+            return check_moment(datetime.fromisoformat(value))
+        if isinstance(column.type, Text):
+            return check_text(column.name, value)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise DamagedFileError(f"{column} cannot be {value!r:.50}: {error}") from error
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _INT_BOUND:
+        raise DamagedFileError(f"{column} must be a whole number, got {value!r:.50}")
+    return value

@@ -1,0 +1,220 @@
+"""
+Export and import as JSON Lines: a head, rows in an order in which they can be inserted, an end.
+
+The end holds the number of lines and a SHA-256 over all of them, so a file that was cut or altered
+is refused before anything is written. Row numbers are those of the database that wrote the file;
+importing gives new ones.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final
+
+from sqlalchemy import Connection, Table, select
+
+from agentmem.errors import DamagedFileError, InvalidInputError
+from agentmem.store.codec import to_json
+from agentmem.store.engine import Database
+from agentmem.store.rows import EXPORTED, Loader, rows_of_session, rows_of_user, to_plain
+from agentmem.store.schema import OwnerRow, SessionRow
+from agentmem.store.scoping import not_found, owner_digest
+from agentmem.types import Scope
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transferred:
+    """How much an export or an import moved."""
+
+    sessions: int
+    messages: int
+
+
+class Transfer:
+    """Writes sessions to a file and reads them from one, whole or not at all."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def export(
+        self, path: Path, *, scope: Scope | None = None, key: str | None = None
+    ) -> Transferred:
+        """
+        Write one session, all of a user, or with no *scope* everything.
+
+        The file appears under its name when it is complete. A user's own pins go with each
+        export, since they are part of the prompts.
+
+        Raises:
+            SessionNotFoundError: the scope has no session of that *key*.
+            InvalidInputError: a *key* without a *scope*, or the file cannot be written.
+        """
+        if key is not None and scope is None:
+            raise InvalidInputError("to export one session, say whose it is")
+        users = self._database.read(lambda connection: _find_sessions(connection, scope, key))
+        if key is not None and not users:
+            raise not_found("session", key, scope or Scope())
+        part = path.with_name(path.name + ".part")
+        try:
+            with part.open("w+b") as file:
+                writer = _Writer(file)
+                writer.write("agentmem-export", {"format": FORMAT})
+                for (owner_id, namespace, user), session_ids in users.items():
+                    writer.write("user", {"namespace": namespace, "user": user})
+                    self._copy(writer, partial(rows_of_user, owner_id))
+                    for session_id in session_ids:
+                        self._copy(writer, partial(rows_of_session, session_id))
+                writer.end()
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            raise InvalidInputError(f"cannot write the export {path}: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+        return Transferred(sessions=writer.counts["session"], messages=writer.counts["message"])
+
+    def load(self, path: Path, *, scope: Scope | None = None) -> Transferred:
+        """
+        Import what `export` wrote, all or nothing, for the same users or for *scope*.
+
+        Raises:
+            DamagedFileError: the file was cut, altered, or is no export.
+            ConflictError: a session with the same key is there already, or a pin of the user with
+                the same key has another text.
+            InvalidInputError: a *scope* is given and the file is of several users.
+        """
+        try:
+            with path.open("rb") as file:
+                _verify(file, path)
+
+                def work(connection: Connection) -> Transferred:
+                    file.seek(0)
+                    loader = Loader(connection, scope)
+                    for kind, content in _records(file, path):
+                        loader.take(kind, content)
+                    loader.finish()
+                    return Transferred(
+                        sessions=loader.counts["session"], messages=loader.counts["message"]
+                    )
+
+                return self._database.write(work)
+        except OSError as error:
+            raise InvalidInputError(f"cannot read the export {path}: {error}") from error
+
+    def _copy(
+        self,
+        writer: "_Writer",
+        rows: Callable[[Connection], Iterator[tuple[Table, Any]]],
+    ) -> None:
+        """Write rows as they were at one moment; a read that is run again starts over."""
+        start = writer.state()
+
+        def work(connection: Connection) -> None:
+            writer.go_back(start)
+            for table, row in rows(connection.execution_options(yield_per=500)):
+                writer.write(table.name, to_plain(table, row))
+
+        self._database.read(work)
+
+
+class _Writer:
+    """Writes lines and keeps account of them."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.counts = dict.fromkeys((*EXPORTED, "user", "agentmem-export"), 0)
+        self._file = file
+        self._hasher = hashlib.sha256()
+
+    def write(self, kind: str, content: object) -> None:
+        line = to_json({kind: content}).encode() + b"\n"
+        self._hasher.update(line)
+        self._file.write(line)
+        self.counts[kind] += 1
+
+    def end(self) -> None:
+        facts = {"lines": sum(self.counts.values()), "sha256": self._hasher.hexdigest()}
+        self._file.write(to_json({"end": facts}).encode() + b"\n")
+
+    def state(self) -> tuple[int, Any, dict[str, int]]:
+        return self._file.tell(), self._hasher.copy(), dict(self.counts)
+
+    def go_back(self, state: tuple[int, Any, dict[str, int]]) -> None:
+        offset, hasher, counts = state
+        self._file.seek(offset)
+        self._file.truncate()
+        self._hasher, self.counts = hasher.copy(), dict(counts)
+
+
+def _find_sessions(
+    connection: Connection, scope: Scope | None, key: str | None
+) -> dict[tuple[int, str, str], list[int]]:
+    """Give the sessions to export by their users."""
+    statement = (
+        select(OwnerRow.id, OwnerRow.namespace, OwnerRow.user, SessionRow.id.label("session"))
+        .join(SessionRow, SessionRow.owner_id == OwnerRow.id, isouter=key is None)
+        .order_by(OwnerRow.id, SessionRow.id)
+    )
+    if scope is not None:
+        statement = statement.where(OwnerRow.digest == owner_digest(scope))
+    if key is not None:
+        statement = statement.where(SessionRow.key == key)
+    users: dict[tuple[int, str, str], list[int]] = {}
+    for row in connection.execute(statement):
+        found = users.setdefault((row.id, row.namespace, row.user), [])
+        if row.session is not None:
+            found.append(row.session)
+    return users
+
+
+def _verify(file: IO[bytes], path: Path) -> None:
+    """
+    Read the whole file and compare it with what its end says.
+
+    Raises:
+        DamagedFileError: it is not what was written.
+    """
+    hasher, lines, last = hashlib.sha256(), 0, b""
+    for line in file:
+        if lines:
+            hasher.update(last)
+        last = line
+        lines += 1
+    expected = {"end": {"lines": lines - 1, "sha256": hasher.hexdigest()}}
+    if not last.endswith(b"\n") or _parse(last, path) != expected:
+        raise DamagedFileError(
+            f"{path} is not what was exported: it was cut or altered, or is no export; "
+            "nothing was imported"
+        )
+
+
+def _records(file: IO[bytes], path: Path) -> Iterator[tuple[str, Any]]:
+    """Give what stands between head and end, once the head is one that we can read."""
+    head = _parse(file.readline(), path).get("agentmem-export")
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise DamagedFileError(
+            f"{path} is no export of format {FORMAT}, the one that this agentmem reads"
+        )
+    for line in file:
+        record = _parse(line, path)
+        if len(record) != 1:
+            raise DamagedFileError(f"{path} has a line that is no record: nothing was imported")
+        (pair,) = record.items()
+        if pair[0] != "end":
+            yield pair
+
+
+def _parse(line: bytes, path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(
+            f"{path} is not what was exported: a line is no JSON ({error}); nothing was imported"
+        ) from error
+    return value if isinstance(value, dict) else {}
