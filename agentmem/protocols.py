@@ -147,6 +147,18 @@ class Discardable(Protocol):
         ...
 
 
+class AutoPin(Protocol):
+    """Decides what is pinned as it is said."""
+
+    def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
+        """
+        Give key and text of a pin of this branch to make of *stored*, or None.
+
+        *is_first* tells whether it is the first message that this branch itself has.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """A message that was recalled, and how good a match it is: higher is better."""

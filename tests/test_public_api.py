@@ -4,10 +4,10 @@ import pytest
 
 
 @pytest.mark.parametrize("name", ["agentmem", "agentmem.inference", "agentmem.testing"])
-def test_all_is_exactly_what_can_be_imported_and_sorted(name):
+def test_what_all_names_can_be_imported(name):
+    """That it is sorted is for ruff to say (RUF022)."""
     module = importlib.import_module(name)
 
-    assert sorted(module.__all__) == list(module.__all__)
     assert [public for public in module.__all__ if not hasattr(module, public)] == []
 
 

@@ -6,7 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentmem.cli.tables import message_table, plain, session_table, truncation_table
+from agentmem.cli.tables import (
+    audit_table,
+    message_table,
+    plain,
+    session_table,
+    truncation_table,
+)
 from agentmem.config import Budget, InferenceConfig, Sampling
 from agentmem.errors import AgentMemError, InvalidInputError
 from agentmem.memory import Memory
@@ -124,6 +130,21 @@ def truncations(
     """Show what left the prompts of a session, when, why, and where it is."""
     with Memory.open(database, namespace=namespace) as memory:
         out.print(truncation_table(memory.find(session, user=user).truncations()))
+
+
+@app.command()
+def check(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+) -> None:
+    """Prove that each message of each prompt is shown or on record; exit code 1 if not."""
+    with Memory.open(database, namespace=namespace) as memory:
+        audits = memory.find(session, user=user).audit()
+    out.print(audit_table(audits))
+    if any(audit.problems for audit in audits):
+        raise typer.Exit(1)
 
 
 @db.command("upgrade")

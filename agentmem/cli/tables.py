@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
+from agentmem.memory import Audit
 from agentmem.types import (
     Prompt,
     Reply,
@@ -87,6 +88,25 @@ def truncation_table(records: Iterable[TruncationRecord]) -> Table:
             "not counted" if record.num_tokens is None else str(record.num_tokens),
             str(record.room),
             record.destination,
+        )
+    return table
+
+
+def audit_table(audits: Iterable[Audit]) -> Table:
+    """List what was found in the log of each branch."""
+    table = Table("branch", "messages", "prompts", "records", "result")
+    for audit in audits:
+        problems = "; ".join(
+            f"prompt {found.assembly_id}: {span.first}-{span.last} {found.problem}"
+            for found in audit.problems
+            for span in found.spans
+        )
+        table.add_row(
+            plain(audit.branch.name),
+            str(audit.branch.head),
+            str(audit.num_assemblies),
+            str(audit.num_records),
+            problems or "balances",
         )
     return table
 

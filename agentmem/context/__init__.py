@@ -2,8 +2,10 @@
 
 from agentmem.context.assembler import Assembler, BranchView, summarize_all
 from agentmem.context.conservation import Imbalance, check_conservation
+from agentmem.context.diff import PromptDiff, diff
 from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.context.policy import DiscardOldResults, Policy
+from agentmem.context.model_summary import ModelSummarizer
+from agentmem.context.policy import DiscardOldResults, PinTask, Policy
 from agentmem.context.reuse import Before
 from agentmem.context.turns import group_turns, legal_fork, open_calls
 
@@ -14,8 +16,12 @@ __all__ = [
     "DiscardOldResults",
     "ExtractiveSummarizer",
     "Imbalance",
+    "ModelSummarizer",
+    "PinTask",
     "Policy",
+    "PromptDiff",
     "check_conservation",
+    "diff",
     "group_turns",
     "legal_fork",
     "open_calls",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
 from agentmem.context.draft import Draft
-from agentmem.context.fitting import fit_core, fit_hits, slide_window
+from agentmem.context.fitting import Slide, fit_core, fit_hits, slide_window
 from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
 from agentmem.context.pieces import shown_turns, split_turn
@@ -48,6 +48,7 @@ class BranchView:
         summaries: those that *before* shows.
         inherited: positions up to this one are a parent's, not shown unless among *turns*.
         hits: what was recalled for this prompt.
+        must_slide: let the window slide to its low-water mark even if it still fits.
     """
 
     branch_id: BranchId
@@ -60,6 +61,7 @@ class BranchView:
     summaries: tuple[Summary, ...] = ()
     inherited: int = 0
     hits: tuple[Hit, ...] = ()
+    must_slide: bool = False
 
 
 class Assembler:
@@ -81,9 +83,8 @@ class Assembler:
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, self._budget)
         draft = fit_hits(draft, view.hits, self._renderer, self._budget)
-        draft, room = slide_window(
-            draft, self._renderer, self._budget, self._policy, is_new=view.before is None
-        )
+        slide = Slide.of(is_new=view.before is None, must=view.must_slide)
+        draft, room = slide_window(draft, self._renderer, self._budget, self._policy, slide)
         return self._account(view, draft, room)
 
     def folder(self) -> Folder | None:

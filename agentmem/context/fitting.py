@@ -7,6 +7,7 @@ never give way.
 """
 
 from dataclasses import replace
+from enum import Enum
 
 from agentmem.config import Budget
 from agentmem.context.clip import most_kept
@@ -94,24 +95,34 @@ def fit_hits(draft: Draft, hits: tuple[Hit, ...], renderer: Renderer, budget: Bu
     return draft
 
 
-def slide_window(
-    draft: Draft, renderer: Renderer, budget: Budget, policy: Policy, *, is_new: bool
-) -> tuple[Draft, int]:
-    """
-    Let the window slide if the draft does not fit; give it and the room that the window had.
+class Slide(Enum):
+    """How the window moves."""
 
-    An old window slides to its low-water mark in one step; a new one is filled.
-    """
+    FILL = "a new window: filled, as far as it goes"
+    AS_NEEDED = "an old window: to its low-water mark in one step, if it is full"
+    NOW = "to its low-water mark, full or not"
+
+    @classmethod
+    def of(cls, *, is_new: bool, must: bool) -> "Slide":
+        if must:
+            return cls.NOW
+        return cls.FILL if is_new else cls.AS_NEEDED
+
+
+def slide_window(
+    draft: Draft, renderer: Renderer, budget: Budget, policy: Policy, slide: Slide
+) -> tuple[Draft, int]:
+    """Let the window slide as *slide* says; give the draft and the room that the window had."""
     fixed = replace(draft, older=(), rounds=())
     room = budget.prompt - renderer.size(fixed)
-    if renderer.size(draft) <= budget.prompt:
+    if renderer.size(draft) <= budget.prompt and slide is not Slide.NOW:
         return draft, room
     draft = _stub(draft, policy)
-    if renderer.size(draft) <= _halfway(budget):
+    if renderer.size(draft) <= _halfway(budget) and slide is not Slide.NOW:
         return draft, room
     sizes = [renderer.count_unit(unit) for unit in (*draft.older, *draft.rounds)]
     limit = room - _summary_growth(draft, renderer, budget)
-    if not is_new:
+    if slide is not Slide.FILL:
         core = renderer.count_unit(draft.core)
         limit = min(limit, int(budget.low_water * (room + core)) - core)
     first = keep_from(sizes, limit)

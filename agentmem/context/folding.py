@@ -9,6 +9,7 @@ level when their tier is full, so a conversation of any length has a bounded num
 import hashlib
 from collections.abc import Callable, Sequence
 
+from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.protocols import Passage, Summarizer
 from agentmem.types import BranchId, Role, StoredMessage, Summary, repair_text
 
@@ -68,7 +69,7 @@ class Folder:
         limit = min(self._max_tokens // _SHARE_OF_TIER, size // 2)
         if limit < _MIN_TOKENS:
             return None
-        text = self._summarizer.summarize(passages, max_tokens=limit, count=self._count)
+        text, author = self._ask(passages, limit)
         text = repair_text(text).strip()
         # A summarizer is a stranger: what it promises is counted, not believed.
         if not text or self._count(text) > limit:
@@ -79,9 +80,22 @@ class Folder:
             last=run[1],
             level=max((summary.level + 1 for summary in folded), default=0),
             text=text,
-            author=self._summarizer.author,
+            author=author,
             source_hash=_hash(passages),
         )
+
+    def _ask(self, passages: Sequence[Passage], limit: int) -> tuple[str, str]:
+        """Give a text and who wrote it; what a summarizer raises is not the user's trouble."""
+        summarizer = self._summarizer
+        try:
+            text = summarizer.summarize(passages, max_tokens=limit, count=self._count)
+        except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
+            reason = f"{summarizer.author} raised {type(error).__name__}"
+            fallback = ExtractiveSummarizer()
+            text = fallback.summarize(passages, max_tokens=limit, count=self._count)
+            return text, f"{fallback.author}, since {reason}"
+        # Read afterwards: a summarizer that fell back on something else says so in its name.
+        return text, summarizer.author
 
     def _within_tier(self, branch_id: BranchId, summaries: list[Summary]) -> tuple[Summary, ...]:
         """Fold all but the newest into one while they are too many; drop the oldest at last."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.protocols import Discardable, Summarizer
+from agentmem.protocols import AutoPin, Discardable, Summarizer
 from agentmem.types import Role, StoredMessage
 
 
@@ -18,6 +18,17 @@ class DiscardOldResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinTask:
+    """Pin the first user message of each branch under *key*: the task is never forgotten."""
+
+    key: str = "task"
+
+    def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
+        is_task = is_first and stored.message.role is Role.USER
+        return (self.key, stored.message.text) if is_task else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """
     How a conversation is cut down to its budget.
@@ -25,7 +36,9 @@ class Policy:
     Args:
         summarizer: writes what stands for messages that left the window; None for no summaries.
         discardable: what gives way first; None for nothing before its turn.
+        auto_pin: what is pinned as it is said; None for nothing.
     """
 
     summarizer: Summarizer | None = field(default_factory=ExtractiveSummarizer)
     discardable: Discardable | None = None
+    auto_pin: AutoPin | None = None

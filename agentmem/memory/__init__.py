@@ -2,7 +2,8 @@
 
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.facade import Memory
+from agentmem.memory.history import Audit, History
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.session import Session, Subtask
 
-__all__ = ["Conversation", "Memory", "ReplyStream", "Session", "Subtask"]
+__all__ = ["Audit", "Conversation", "History", "Memory", "ReplyStream", "Session", "Subtask"]

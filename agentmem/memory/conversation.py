@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
-from agentmem.context import Assembler, Imbalance, check_conservation
-from agentmem.errors import ConfigError, InvalidInputError
+from agentmem.context import Assembler
+from agentmem.errors import ConfigError, ConflictError, InvalidInputError
+from agentmem.memory.history import History
 from agentmem.memory.loader import load_view
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
@@ -13,7 +14,6 @@ from agentmem.protocols import GenerationRequest
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
-    BranchInfo,
     Message,
     Origin,
     Part,
@@ -23,31 +23,25 @@ from agentmem.types import (
     Reply,
     Role,
     StoredMessage,
-    Summary,
     TextPart,
     ToolCall,
-    TruncationRecord,
 )
 
 _DEFAULT_SAMPLING = Sampling()
 
 
-class Conversation:
+_MAX_ATTEMPTS = 8
+"""Assemblies of one branch at the same time, by several processes, of which each waits for none."""
+
+
+class Conversation(History):
     """A branch that can be written, assembled and answered. All state is in the store."""
 
     def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
-        self._runtime = runtime
-        self._store = runtime.store
-        self._scope = runtime.scope
-        self._branch_id = branch_id
+        super().__init__(runtime, branch_id)
         self._first_prompt: Prompt | None = None
         # What the model was given, without what another entry only goes on from.
         self._served: list[tuple[int, ...]] = []
-
-    @property
-    def branch(self) -> BranchInfo:
-        """The branch as it is now."""
-        return self._store.sessions.branch(self._scope, self._branch_id)
 
     def pin(
         self,
@@ -79,10 +73,6 @@ class Conversation:
     def unpin(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> None:
         """Take a pin out of the prompts that follow; its versions stay in the store."""
         self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=_pin_scope(scope))
-
-    def pins(self) -> tuple[Pin, ...]:
-        """Give the pins that the next prompt begins with, in its order."""
-        return self._store.pins.visible(self._scope, self._branch_id)
 
     def append(  # noqa: PLR0913 - a message has as many fields
         self,
@@ -120,14 +110,20 @@ class Conversation:
     def _append(
         self, message: Message, *, client_key: str | None = None, origin: Origin = Origin.SAID
     ) -> StoredMessage:
-        stored = self._store.messages.append(
+        added = self._store.messages.append(
             self._scope, self._branch_id, [message], client_key=client_key, origin=origin
         )
-        return stored[-1]
+        self._pin_what_is_to_stay(added[-1])
+        return added[-1]
 
-    def messages(self, first: int = 1, last: int | None = None) -> tuple[StoredMessage, ...]:
-        """Read what was said from position *first* to *last*, whatever prompts show of it."""
-        return self._store.messages.read(self._scope, self._branch_id, first, last)
+    def _pin_what_is_to_stay(self, stored: StoredMessage) -> None:
+        auto_pin = self._runtime.policy.auto_pin
+        if auto_pin is None:
+            return
+        is_first = stored.position == self.branch.forked_at + 1
+        if (found := auto_pin.pin(stored, is_first=is_first)) is not None:
+            key, text = found
+            self.pin(key, text, scope=PinScope.BRANCH)
 
     def assemble(self, *, budget: Budget | None = None) -> Prompt:
         """
@@ -139,13 +135,36 @@ class Conversation:
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with.
         """
-        budget = budget or self._runtime.budget
+        return self._assemble(budget or self._runtime.budget, must_slide=False)
+
+    def fold(self, *, budget: Budget | None = None) -> Prompt:
+        """
+        Let the window slide to its low-water mark now, and fold what leaves it.
+
+        For a quiet moment: with a summarizer that asks a model, the next reply then does not wait
+        for it. Messages may be appended meanwhile, also by other processes.
+
+        Raises:
+            ContextOverflowError: pins and current turn alone are over the budget.
+            ConfigError: there is nothing to count with.
+        """
+        return self._assemble(budget or self._runtime.budget, must_slide=True)
+
+    def _assemble(self, budget: Budget, *, must_slide: bool) -> Prompt:
+        """Load, decide, log; and look again when the log has gone on meanwhile."""
         assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
-        view, previous = load_view(self._runtime, self._branch_id, budget)
-        prompt = assembler.assemble(view)
-        if previous is not None and _is_same(prompt, previous):
-            return replace(prompt, assembly_id=previous.id)
-        return self._store.ledger.record(self._scope, prompt)
+        for attempt in range(_MAX_ATTEMPTS):
+            view, previous = load_view(self._runtime, self._branch_id, budget)
+            prompt = assembler.assemble(replace(view, must_slide=must_slide))
+            if previous is not None and _is_same(prompt, previous):
+                return replace(prompt, assembly_id=previous.id)
+            after = None if previous is None else previous.id
+            try:
+                return self._store.ledger.record(self._scope, prompt, after=after)
+            except ConflictError:
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the loop returns or raises")
 
     def stream(
         self,
@@ -206,32 +225,6 @@ class Conversation:
         if self._served and token_ids[: len(self._served[-1])] == self._served[-1]:
             self._served.pop()
         self._served.append(token_ids)
-
-    def truncations(self) -> tuple[TruncationRecord, ...]:
-        """Read the log of this branch: what left its prompts, when, why, and where it is now."""
-        return self._store.ledger.truncations(
-            self._scope, self.branch.session_id, branch_id=self._branch_id
-        )
-
-    def assemblies(self) -> tuple[AssemblyInfo, ...]:
-        """Read the account of each prompt of this branch, oldest first."""
-        every = self._store.ledger.assemblies(self._scope, self.branch.session_id)
-        return tuple(assembly for assembly in every if assembly.branch_id == self._branch_id)
-
-    def summaries(self) -> tuple[Summary, ...]:
-        """Read all summaries that prompts of this branch showed first, by what they cover."""
-        return self._store.ledger.summaries(self._scope, self._branch_id)
-
-    def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
-        """Read the messages, in full, that *record* names as left out or cut."""
-        return self.messages(record.first, record.last)
-
-    def check(self) -> tuple[Imbalance, ...]:
-        """Check that every message of every prompt is shown or on record; empty is good."""
-        assemblies = self.assemblies()
-        keys = {span.source for a in assemblies for span in a.layout if span.source is not None}
-        there = self._store.ledger.summaries(self._scope, self._branch_id, sorted(keys))
-        return check_conservation(assemblies, self.truncations(), {s.key for s in there})
 
 
 def _bounded(sampling: Sampling, budget: Budget) -> Sampling:

@@ -6,6 +6,7 @@ from typing import Self
 from agentmem.context import legal_fork
 from agentmem.errors import InvalidInputError
 from agentmem.memory.conversation import Conversation
+from agentmem.memory.history import Audit, History
 from agentmem.memory.runtime import Runtime
 from agentmem.types import (
     BranchId,
@@ -66,6 +67,11 @@ class Session(_Forkable):
     @property
     def key(self) -> str:
         return self.info.key
+
+    def audit(self) -> tuple[Audit, ...]:
+        """Check the log of each branch of this session, main first."""
+        branches = self._store.sessions.branches(self._scope, self.info.id)
+        return tuple(History(self._runtime, branch.id).audit_branch() for branch in branches)
 
 
 class Subtask(_Forkable):

@@ -1,34 +1,29 @@
 """The log of prompts: what each one held, and what it left out."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from enum import Enum, auto
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from agentmem.errors import InvalidInputError
+from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.branches import find_branch, find_branches
-from agentmem.store.codec import to_json
 from agentmem.store.engine import Database
+from agentmem.store.ledger_codec import encode_prompt, encode_record, to_info, to_record
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, TruncationRow
 from agentmem.store.summaries import add_summaries, find_summaries, summaries_of
 from agentmem.types import (
     AssemblyId,
     AssemblyInfo,
     BranchId,
-    Form,
     Prompt,
-    Rule,
     Scope,
     SessionId,
-    Span,
     Summary,
-    Tier,
     TruncationRecord,
     check_text,
-    freeze,
 )
 
 _LAST: Final = (
@@ -65,8 +60,15 @@ _TRUNCATIONS: Final = (
 _TRUNCATIONS_OF_BRANCH: Final = _TRUNCATIONS.where(AssemblyRow.branch_id == bindparam("branch"))
 
 _ANY_HEAD: Final = 2**62
-_MIN_CELLS: Final = 3
-_USUAL_CELLS: Final = (Form.FULL, None, None)
+
+
+class Unchecked(Enum):
+    """Says that a prompt may follow any other; None already says that it is the first."""
+
+    UNCHECKED = auto()
+
+
+UNCHECKED: Final = Unchecked.UNCHECKED
 
 
 class Ledger:
@@ -76,28 +78,36 @@ class Ledger:
         self._database = database
         self._clock = clock
 
-    def record(self, scope: Scope, prompt: Prompt) -> Prompt:
+    def record(
+        self, scope: Scope, prompt: Prompt, *, after: AssemblyId | Unchecked | None = UNCHECKED
+    ) -> Prompt:
         """
         Log a prompt, what it left out and its new summaries, all or nothing.
 
         The prompt comes back with its number, and so do its records.
 
+        With *after*, the log must still end with that prompt of the same branch, budget and
+        counter, or with none for None: whoever assembled for an older log must look again.
+
         Raises:
             SessionNotFoundError: no such branch of this scope.
             InvalidInputError: a truncation record is of another branch than the prompt.
+            ConflictError: the log has gone on since *after*; nothing was written.
         """
         check_text("fingerprint", prompt.fingerprint)
         if any(record.branch_id != prompt.branch_id for record in prompt.truncations):
             raise InvalidInputError("a truncation record is of another branch than its prompt")
         now = self._clock()
-        columns = _encode(prompt, now)
+        columns = encode_prompt(prompt, now)
 
         def work(connection: Connection) -> AssemblyId:
-            find_branch(connection, scope, prompt.branch_id)
+            find_branch(connection, scope, prompt.branch_id, lock=True)
+            if not isinstance(after, Unchecked):
+                _expect_last(connection, prompt, after)
             add_summaries(connection, prompt.branch_id, prompt.summaries, now)
             added = connection.execute(insert(AssemblyRow).returning(AssemblyRow.id), columns)
             assembly_id = added.scalar_one()
-            rows = [_encode_record(record, assembly_id) for record in prompt.truncations]
+            rows = [encode_record(record, assembly_id) for record in prompt.truncations]
             if rows:
                 connection.execute(insert(TruncationRow), rows)
             return AssemblyId(assembly_id)
@@ -139,7 +149,7 @@ class Ledger:
             return connection.execute(_LAST, {"branch": branch_id, **keys}).one_or_none()
 
         row = self._database.read(work)
-        return None if row is None else _to_info(row)
+        return None if row is None else to_info(row)
 
     def newest(self, scope: Scope, branch_id: BranchId) -> AssemblyInfo | None:
         """
@@ -154,7 +164,7 @@ class Ledger:
             return connection.execute(_NEWEST, {"branch": branch_id}).one_or_none()
 
         row = self._database.read(work)
-        return None if row is None else _to_info(row)
+        return None if row is None else to_info(row)
 
     def summaries(
         self, scope: Scope, branch_id: BranchId, keys: Sequence[str] | None = None
@@ -189,7 +199,7 @@ class Ledger:
             find_branches(connection, scope, session_id)
             return connection.execute(_OF_SESSION, {"session": session_id}).all()
 
-        return tuple(_to_info(row) for row in self._database.read(work))
+        return tuple(to_info(row) for row in self._database.read(work))
 
     def truncations(
         self, scope: Scope, session_id: SessionId, *, branch_id: BranchId | None = None
@@ -207,85 +217,21 @@ class Ledger:
             find_branches(connection, scope, session_id)
             return connection.execute(statement, keys).all()
 
-        return tuple(_to_record(row) for row in self._database.read(work))
+        return tuple(to_record(row) for row in self._database.read(work))
 
 
-def _encode(prompt: Prompt, now: datetime) -> dict[str, Any]:
-    return {
-        "branch_id": prompt.branch_id,
-        "head": prompt.head,
-        "tokens_by_tier": to_json({k.value: v for k, v in prompt.tokens_by_tier.items()}),
-        "layout": to_json([_encode_span(span) for span in prompt.layout]),
-        "prompt_hash": prompt.prompt_hash,
-        "pins": to_json(prompt.pins),
-        "context": prompt.context,
-        "reply": prompt.reply,
-        "fingerprint": prompt.fingerprint,
-        "created_at": now,
+def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | None) -> None:
+    keys = {
+        "branch": prompt.branch_id,
+        "window": prompt.context,
+        "reserve": prompt.reply,
+        "counter": prompt.fingerprint,
+        "up_to": _ANY_HEAD,
     }
-
-
-def _encode_span(span: Span) -> list[Any]:
-    """Write a span; what is as usual for most is left off its end, since a layout is a row."""
-    cells = [span.first, span.last, span.tier, span.form, span.kept, span.source]
-    while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
-        cells.pop()
-    return cells
-
-
-def _to_span(cells: Sequence[Any]) -> Span:
-    filled: list[Any] = [*cells, *_USUAL_CELLS[len(cells) - _MIN_CELLS :]]
-    first, last, tier, form, kept, source = filled
-    return Span(
-        first=first,
-        last=last,
-        tier=None if tier is None else Tier(tier),
-        form=Form(form),
-        kept=kept,
-        source=source,
-    )
-
-
-def _encode_record(record: TruncationRecord, assembly_id: int) -> dict[str, Any]:
-    return {
-        "assembly_id": assembly_id,
-        "first": record.first,
-        "last": record.last,
-        "tier": record.tier.value,
-        "rule": record.rule.value,
-        "num_tokens": record.num_tokens,
-        "room": record.room,
-        "destination": check_text("destination", record.destination),
-    }
-
-
-def _to_info(row: AnyRow) -> AssemblyInfo:
-    tokens = {Tier(name): number for name, number in json.loads(row.tokens_by_tier).items()}
-    return AssemblyInfo(
-        id=AssemblyId(row.id),
-        branch_id=BranchId(row.branch_id),
-        head=row.head,
-        tokens_by_tier=freeze(tokens),
-        layout=tuple(map(_to_span, json.loads(row.layout))),
-        prompt_hash=row.prompt_hash,
-        pins=tuple((key, version) for key, version in json.loads(row.pins)),
-        context=row.context,
-        reply=row.reply,
-        fingerprint=row.fingerprint,
-        created_at=row.created_at,
-    )
-
-
-def _to_record(row: AnyRow) -> TruncationRecord:
-    return TruncationRecord(
-        branch_id=BranchId(row.branch_id),
-        first=row.first,
-        last=row.last,
-        tier=Tier(row.tier),
-        rule=Rule(row.rule),
-        num_tokens=row.num_tokens,
-        room=row.room,
-        destination=row.destination,
-        assembly_id=AssemblyId(row.assembly_id),
-        created_at=row.created_at,
-    )
+    row = connection.execute(_LAST, keys).one_or_none()
+    found = None if row is None else row.id
+    if found != after:
+        raise ConflictError(
+            f"the log of branch {prompt.branch_id} ends with prompt {found}, not {after}: "
+            "somebody assembled it too; assemble again"
+        )

@@ -70,6 +70,13 @@ class Span:
     source: str | None = None
     """Key of the summary that covers them."""
 
+    def explain(self) -> str:
+        """Tell in words what became of these messages."""
+        where = "not shown" if self.tier is None else f"{self.tier} tier"
+        how = "" if self.form is Form.FULL else f", {self.form}"
+        via = "" if self.source is None else f", by summary {self.source}"
+        return f"messages {self.first}-{self.last}: {where}{how}{via}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -127,6 +134,14 @@ class TruncationRecord:
     assembly_id: AssemblyId | None = None
     created_at: datetime | None = None
 
+    def explain(self) -> str:
+        """Tell in words what was left out, and where it is."""
+        size = "not counted" if self.num_tokens is None else f"{self.num_tokens} tokens"
+        return (
+            f"messages {self.first}-{self.last} ({size}) {self.rule}: the {self.tier} tier had "
+            f"room for {self.room} tokens; now in: {self.destination}"
+        )
+
 
 class Break(StrEnum):
     """Why the prompt does not go on from the one before."""
@@ -154,6 +169,12 @@ class Reuse:
 
     detail: str = ""
     """What it was, such as the keys of the pins that changed."""
+
+    def explain(self) -> str:
+        """Tell in words how far the prompt begins like the one before."""
+        why = "" if self.broken_by is None else f", then broken by: {self.broken_by}"
+        what = f" ({self.detail})" if self.detail else ""
+        return f"begins like the prompt before for {self.common_tokens} tokens{why}{what}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +221,24 @@ class Prompt:
         """SHA-256 over the token ids: two prompts are the same bytes if this is the same."""
         packed = b"".join(token.to_bytes(4, "little") for token in self.token_ids)
         return hashlib.sha256(packed).hexdigest()
+
+    def explain(self) -> str:
+        """
+        Tell in words what the model sees and what it does not, one line for each part.
+
+        Positions are those of `Session.messages()`.
+        """
+        free = self.context - self.reply - self.num_tokens
+        size = f"{self.num_tokens} tokens of {self.context}, {self.reply} kept for the reply"
+        lines = [
+            f"{size}, {free} free; counted by {self.fingerprint}",
+            *(f"{tier}: {num} tokens" for tier, num in self.tokens_by_tier.items()),
+            *(f"pin {key}, version {version}" for key, version in self.pins),
+            *(span.explain() for span in self.layout),
+            *(record.explain() for record in self.truncations),
+            self.reuse.explain(),
+        ]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

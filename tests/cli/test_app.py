@@ -66,6 +66,24 @@ def test_truncations_names_what_left_and_where_it_is(written):
     assert "store" in done.stdout
 
 
+def test_check_says_that_the_log_balances(written):
+    done = agentmem("check", "trip", "--database", written)
+
+    assert done.returncode == 0
+    assert "balances" in done.stdout
+
+
+def test_check_finds_a_record_that_is_gone_and_exits_with_1(written, tmp_path):
+    with sqlite3.connect(tmp_path / "agent.db") as connection:
+        connection.execute("DELETE FROM truncation")
+    connection.close()
+
+    done = agentmem("check", "trip", "--database", written)
+
+    assert done.returncode == 1
+    assert "left out without a record" in " ".join(done.stdout.split())
+
+
 def test_db_upgrade_makes_the_tables_and_says_so_once(url):
     first = agentmem("db", "upgrade", "--database", url)
     again = agentmem("db", "upgrade", "--database", url)

@@ -1,6 +1,9 @@
 """Sessions that are longer than their window, and what they are after a restart."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from agentmem.config import Budget
+from agentmem.context import PinTask, Policy
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel, WordCounter
 from agentmem.types import Break, Tier
@@ -89,3 +92,44 @@ def test_why_a_window_is_new_is_told(session):
 
     assert session.assemble().reuse.broken_by is Break.FIRST
     assert session.assemble(budget=Budget(context=90, reply=20)).reuse.broken_by is Break.BUDGET
+
+
+def test_folding_in_a_quiet_moment_leaves_less_for_the_next_reply(session):
+    for number in range(6):
+        session.reply(words(10, f"n{number}"))
+    full = session.assemble()
+
+    folded = session.fold()
+
+    assert full.truncations == ()
+    assert folded.num_tokens < full.num_tokens
+    assert session.reply("next").prompt.truncations == ()
+    assert session.check() == ()
+
+
+def test_two_who_assemble_at_once_log_each_truncation_once(url):
+    """The second one's log has gone on under it, so it looks again."""
+    budget = Budget(context=120, reply=20)
+    with Memory.open(url, model=ScriptedModel(), budget=budget) as memory:
+        session = memory.session("s")
+        for number in range(20):
+            session.append("user", words(10, f"n{number}"))
+        with ThreadPoolExecutor(4) as pool:
+            prompts = list(pool.map(lambda _: session.assemble(), range(8)))
+
+        named = [p for r in session.truncations() for p in range(r.first, r.last + 1)]
+        assert len(named) == len(set(named))
+        assert len({prompt.prompt_hash for prompt in prompts}) == 1
+        assert session.check() == ()
+
+
+def test_the_task_may_be_pinned_as_it_is_said(url):
+    policy = Policy(auto_pin=PinTask())
+    with Memory.open(url, model=ScriptedModel(), policy=policy) as memory:
+        session = memory.session("s")
+        session.append("user", "Find a hotel under 100 EUR.")
+        session.append("user", "In Lisbon.")
+
+        assert [(p.key, p.text) for p in session.pins()] == [
+            ("task", "Find a hotel under 100 EUR.")
+        ]

@@ -1,0 +1,85 @@
+"""
+Summaries written by a language model.
+
+The model is a stranger here: it may fail, say nothing or say too much. Then the deterministic
+summary stands in, and the author of the summary says so; no error text ever becomes memory.
+"""
+
+from collections.abc import Callable, Sequence
+
+from agentmem.config import Sampling
+from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.errors import AgentMemError
+from agentmem.protocols import GenerationRequest, LanguageModel, Passage
+from agentmem.types import Message, Role, TextPart
+
+_TASK = (
+    "Summarise the conversation below in a few short sentences. Keep names, numbers, dates, "
+    "decisions and open questions. Add nothing that was not said."
+)
+_MARGIN = 32
+"""Tokens kept free of the model's window for what its template adds."""
+
+
+class ModelSummarizer:
+    """
+    Lets *model* write, and falls back to sentences as they were said.
+
+    It runs while a prompt is assembled; `Session.fold()` does that ahead of time. What does not
+    fit into the model's window is first cut down to its most telling sentences, so the
+    summariser's own prompt can never be over the window.
+    """
+
+    def __init__(self, model: LanguageModel, *, attempts: int = 2) -> None:
+        self._model = model
+        self._attempts = attempts
+        self._fallback = ExtractiveSummarizer()
+        self.author = model.name
+
+    def summarize(
+        self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
+    ) -> str:
+        """
+        Let the model sum up *passages*, or fall back.
+
+        *author* is the model's name afterwards, or that of the fallback with the reason.
+        """
+        reason = "it said nothing that is short enough"
+        for _ in range(self._attempts):
+            try:
+                text = self._ask(passages, max_tokens).strip()
+            except AgentMemError as error:
+                reason = type(error).__name__
+                continue
+            if text and count(text) <= max_tokens:
+                self.author = self._model.name
+                return text
+        self.author = f"{self._fallback.author}, since {self._model.name} failed: {reason}"
+        return self._fallback.summarize(passages, max_tokens=max_tokens, count=count)
+
+    def _ask(self, passages: Sequence[Passage], max_tokens: int) -> str:
+        counter = self._model.counter
+        room = self._model.context_window - max_tokens - _MARGIN
+        text = "\n".join(f"{passage.role}: {passage.text}" for passage in passages)
+        messages = _request(text)
+        if len(counter.render(messages).token_ids) > room:
+            text = self._fallback.summarize(
+                passages,
+                max_tokens=max(0, room - len(counter.render(_request("")).token_ids)),
+                count=lambda sentence: counter.count(_request(sentence)[-1]),
+            )
+            messages = _request(text)
+        request = GenerationRequest(
+            token_ids=counter.render(messages).token_ids,
+            sampling=Sampling(max_tokens=max_tokens),
+            cache_salt="summaries",
+        )
+        said = [chunk.text for chunk in self._model.stream(request)]
+        return "".join(said)
+
+
+def _request(text: str) -> list[Message]:
+    return [
+        Message(role=Role.SYSTEM, parts=(TextPart(text=_TASK),)),
+        Message(role=Role.USER, parts=(TextPart(text=f"The conversation:\n{text}"),)),
+    ]

@@ -1,0 +1,83 @@
+"""What can be read of a branch: its messages, its pins, and the log of its prompts."""
+
+from dataclasses import dataclass
+
+from agentmem.context import Imbalance, check_conservation
+from agentmem.memory.runtime import Runtime
+from agentmem.types import (
+    AssemblyInfo,
+    BranchId,
+    BranchInfo,
+    Pin,
+    StoredMessage,
+    Summary,
+    TruncationRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What a check of one branch found; no problems is a log that balances."""
+
+    branch: BranchInfo
+    num_assemblies: int
+    num_records: int
+    problems: tuple[Imbalance, ...]
+
+
+class History:
+    """One branch, to be read. Nothing is cached: each call tells what is in the store now."""
+
+    def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._scope = runtime.scope
+        self._branch_id = branch_id
+
+    @property
+    def branch(self) -> BranchInfo:
+        """The branch as it is now."""
+        return self._store.sessions.branch(self._scope, self._branch_id)
+
+    def pins(self) -> tuple[Pin, ...]:
+        """Give the pins that the next prompt begins with, in its order."""
+        return self._store.pins.visible(self._scope, self._branch_id)
+
+    def messages(self, first: int = 1, last: int | None = None) -> tuple[StoredMessage, ...]:
+        """Read what was said from position *first* to *last*, whatever prompts show of it."""
+        return self._store.messages.read(self._scope, self._branch_id, first, last)
+
+    def truncations(self) -> tuple[TruncationRecord, ...]:
+        """Read the log of this branch: what left its prompts, when, why, and where it is now."""
+        return self._store.ledger.truncations(
+            self._scope, self.branch.session_id, branch_id=self._branch_id
+        )
+
+    def assemblies(self) -> tuple[AssemblyInfo, ...]:
+        """Read the account of each prompt of this branch, oldest first."""
+        every = self._store.ledger.assemblies(self._scope, self.branch.session_id)
+        return tuple(assembly for assembly in every if assembly.branch_id == self._branch_id)
+
+    def summaries(self) -> tuple[Summary, ...]:
+        """Read all summaries that prompts of this branch showed first, by what they cover."""
+        return self._store.ledger.summaries(self._scope, self._branch_id)
+
+    def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
+        """Read the messages, in full, that *record* names as left out or cut."""
+        return self.messages(record.first, record.last)
+
+    def check(self) -> tuple[Imbalance, ...]:
+        """Check that every message of every prompt is shown or on record; empty is good."""
+        return self.audit_branch().problems
+
+    def audit_branch(self) -> Audit:
+        """Check the log of this branch, and tell how much there was to check."""
+        assemblies, records = self.assemblies(), self.truncations()
+        keys = {span.source for a in assemblies for span in a.layout if span.source is not None}
+        there = self._store.ledger.summaries(self._scope, self._branch_id, sorted(keys))
+        return Audit(
+            branch=self.branch,
+            num_assemblies=len(assemblies),
+            num_records=len(records),
+            problems=check_conservation(assemblies, records, {s.key for s in there}),
+        )

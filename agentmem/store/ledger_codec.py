@@ -1,0 +1,110 @@
+"""How the log of prompts is written in rows."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from agentmem.store.codec import to_json
+from agentmem.store.schema import AnyRow
+from agentmem.types import (
+    AssemblyId,
+    AssemblyInfo,
+    BranchId,
+    Form,
+    Prompt,
+    Rule,
+    Span,
+    Tier,
+    TruncationRecord,
+    check_text,
+    freeze,
+)
+
+_MIN_CELLS: Final = 3
+_USUAL_CELLS: Final = (Form.FULL, None, None)
+
+
+def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
+    """Write a prompt as a row."""
+    return {
+        "branch_id": prompt.branch_id,
+        "head": prompt.head,
+        "tokens_by_tier": to_json({k.value: v for k, v in prompt.tokens_by_tier.items()}),
+        "layout": to_json([_encode_span(span) for span in prompt.layout]),
+        "prompt_hash": prompt.prompt_hash,
+        "pins": to_json(prompt.pins),
+        "context": prompt.context,
+        "reply": prompt.reply,
+        "fingerprint": prompt.fingerprint,
+        "created_at": now,
+    }
+
+
+def _encode_span(span: Span) -> list[Any]:
+    """Write a span; what is as usual for most is left off its end, since a layout is a row."""
+    cells = [span.first, span.last, span.tier, span.form, span.kept, span.source]
+    while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
+        cells.pop()
+    return cells
+
+
+def _to_span(cells: Sequence[Any]) -> Span:
+    filled: list[Any] = [*cells, *_USUAL_CELLS[len(cells) - _MIN_CELLS :]]
+    first, last, tier, form, kept, source = filled
+    return Span(
+        first=first,
+        last=last,
+        tier=None if tier is None else Tier(tier),
+        form=Form(form),
+        kept=kept,
+        source=source,
+    )
+
+
+def encode_record(record: TruncationRecord, assembly_id: int) -> dict[str, Any]:
+    """Write a truncation record as a row."""
+    return {
+        "assembly_id": assembly_id,
+        "first": record.first,
+        "last": record.last,
+        "tier": record.tier.value,
+        "rule": record.rule.value,
+        "num_tokens": record.num_tokens,
+        "room": record.room,
+        "destination": check_text("destination", record.destination),
+    }
+
+
+def to_info(row: AnyRow) -> AssemblyInfo:
+    """Read a row of the log of prompts."""
+    tokens = {Tier(name): number for name, number in json.loads(row.tokens_by_tier).items()}
+    return AssemblyInfo(
+        id=AssemblyId(row.id),
+        branch_id=BranchId(row.branch_id),
+        head=row.head,
+        tokens_by_tier=freeze(tokens),
+        layout=tuple(map(_to_span, json.loads(row.layout))),
+        prompt_hash=row.prompt_hash,
+        pins=tuple((key, version) for key, version in json.loads(row.pins)),
+        context=row.context,
+        reply=row.reply,
+        fingerprint=row.fingerprint,
+        created_at=row.created_at,
+    )
+
+
+def to_record(row: AnyRow) -> TruncationRecord:
+    """Read a truncation record with its prompt's branch and time."""
+    return TruncationRecord(
+        branch_id=BranchId(row.branch_id),
+        first=row.first,
+        last=row.last,
+        tier=Tier(row.tier),
+        rule=Rule(row.rule),
+        num_tokens=row.num_tokens,
+        room=row.room,
+        destination=row.destination,
+        assembly_id=AssemblyId(row.assembly_id),
+        created_at=row.created_at,
+    )
