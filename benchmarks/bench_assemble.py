@@ -1,0 +1,195 @@
+"""
+Measures what assembling a prompt costs, and how much of it stays the same from turn to turn.
+
+Growth: `Session.assemble()` in sessions of 100 and 10,000 turns (without --quick of 100,000 too),
+SQLite, a budget of 4,096 tokens, the real tokenizer, in the steady state: after each appended
+turn. A good ``growth_10k_over_100`` is at most 1.5.
+
+Replay: a conversation is said turn by turn and a prompt is assembled for each. The share of its
+tokens that it has in common with the prompt before is to be 0.93 on average, with 70 % of the
+budget used. With --data FILE the conversations of a LoCoMo file are replayed, else one that is
+made up here.
+
+    python benchmarks/bench_assemble.py [--quick] [--data FILE]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from report import print_json
+
+from agentmem import Budget, Memory, Session
+from agentmem.inference import DEFAULT_MODEL, LocalModel
+from agentmem.protocols import TokenCounter
+from agentmem.types import BranchId, Message, Prompt, Role, Scope, TextPart, Tier, common_prefix
+
+BUDGET = Budget(context=4096, reply=512, retrieved=0)
+PLACES = ("Sintra", "Cascais", "Belem", "Setubal", "Evora", "Porto", "Coimbra", "Faro")
+
+
+def main() -> None:
+    """Measure, print tables, then one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter sessions, one replay")
+    parser.add_argument("--data", type=Path, help="a file in LoCoMo's format")
+    options = parser.parse_args()
+    with LocalModel.load(DEFAULT_MODEL) as model, tempfile.TemporaryDirectory() as folder:
+        counter = model.counter
+        sizes = (100, 10_000) if options.quick else (100, 10_000, 100_000)
+        growth = measure_growth(Path(folder), counter, sizes)
+        talks = list(_talks(options.data))
+        replays = [
+            replay(Path(folder) / f"replay{number}.db", counter, talk)
+            for number, talk in enumerate(talks[:1] if options.quick else talks)
+        ]
+    print(f"{'turns':>8} {'p50 ms':>8} {'p95 ms':>8}")
+    for turns, row in growth.items():
+        print(f"{turns:>8} {row['p50_ms']:>8} {row['p95_ms']:>8}")
+    print(f"{'replay':>8} {'turns':>6} {'shared':>7} {'p10':>6} {'used':>6} {'folds':>6} {'ok':>5}")
+    for number, row in enumerate(replays):
+        cells = (row["turns"], row["shared"], row["shared_p10"], row["used"], row["folds"])
+        print(
+            f"{number:>8}" + "".join(f" {cell:>6}" for cell in cells) + f" {row['balances']!s:>5}"
+        )
+    print_json(
+        {
+            "growth_10k_over_100": round(growth[10_000]["p50_ms"] / growth[100]["p50_ms"], 3),
+            "assemble": growth,
+            "prefix_share_mean": _mean(row["shared"] for row in replays),
+            "prefix_share_p10": _mean(row["shared_p10"] for row in replays),
+            "budget_used_mean": _mean(row["used"] for row in replays),
+            "folds": sum(row["folds"] for row in replays),
+            "balances": all(row["balances"] for row in replays),
+            "named_once": all(row["named_once"] for row in replays),
+        }
+    )
+
+
+def measure_growth(
+    folder: Path, counter: TokenCounter, sizes: Sequence[int]
+) -> dict[int, dict[str, float]]:
+    """Time 50 assemblies in each of several sessions, in turns so that noise hits all alike."""
+    times: dict[int, list[float]] = {size: [] for size in sizes}
+    sessions: dict[int, Session] = {}
+    memories = []
+    for size in sizes:
+        memory = Memory.open(f"sqlite:///{folder / f'{size}.db'}", counter=counter, budget=BUDGET)
+        memories.append(memory)
+        sessions[size] = memory.session("long")
+        _fill(memory, sessions[size], size)
+        sessions[size].assemble()
+    for number in range(50):
+        for size, session in sessions.items():
+            _say_turn(session, size + number)
+            started = time.perf_counter()
+            session.assemble()
+            times[size].append(time.perf_counter() - started)
+    for memory in memories:
+        memory.close()
+    return {
+        size: {
+            "p50_ms": round(1000 * statistics.median(taken), 2),
+            "p95_ms": round(1000 * statistics.quantiles(taken, n=20)[-1], 2),
+        }
+        for size, taken in times.items()
+    }
+
+
+def _fill(memory: Memory, session: Session, turns: int) -> None:
+    """Append the turns in large transactions: how they got there is not what is measured."""
+    branch = BranchId(session.branch.id)
+    for start in range(0, turns, 500):
+        said = [
+            message for number in range(start, min(start + 500, turns)) for message in _turn(number)
+        ]
+        memory._store.messages.append(Scope(), branch, said)  # noqa: SLF001 - in bulk
+
+
+def _say_turn(session: Session, number: int) -> None:
+    for message in _turn(number):
+        session.append(message.role, message.text)
+
+
+def _turn(number: int) -> tuple[Message, Message]:
+    place = PLACES[number % len(PLACES)]
+    question = f"What would day {number} in {place} cost us, with train and lunch for two people?"
+    answer = (
+        f"Day {number} in {place}: train {number % 37 + 4} EUR, lunch {number % 23 + 18} EUR. "
+        "The museum is closed on Monday, and the last train back leaves before eleven."
+    )
+    return _message(Role.USER, question), _message(Role.ASSISTANT, answer)
+
+
+def _message(role: Role, text: str) -> Message:
+    return Message(role=role, parts=(TextPart(text=text),))
+
+
+def _talks(data: Path | None) -> Iterator[list[Message]]:
+    """Give conversations as messages; two speakers become user and assistant."""
+    if data is None:
+        yield [message for number in range(300) for message in _turn(number)]
+        return
+    for entry in json.loads(data.read_text()):
+        talk: dict[str, Any] = entry["conversation"]
+        days = sorted(
+            (key for key in talk if key.startswith("session_") and isinstance(talk[key], list)),
+            key=lambda key: int(key.split("_")[1]),
+        )
+        yield [
+            _message(
+                Role.USER if turn["speaker"] == talk["speaker_a"] else Role.ASSISTANT,
+                f"{turn['speaker']}: {turn['text']}",
+            )
+            for day in days
+            for turn in talk[day]
+        ]
+
+
+def replay(path: Path, counter: TokenCounter, talk: Sequence[Message]) -> dict[str, Any]:
+    """Say *talk* message by message and assemble before each answer."""
+    prompts: list[Prompt] = []
+    with Memory.open(f"sqlite:///{path}", counter=counter, budget=BUDGET) as memory:
+        session = memory.session("replay")
+        session.pin("role", "You are a friend who remembers what was said.")
+        for message in talk:
+            session.append(message.role, message.text)
+            if message.role is Role.USER:
+                prompts.append(session.assemble())
+        balances = session.check() == ()
+        named = [p for r in session.truncations() for p in range(r.first, r.last + 1)]
+        hidden = [
+            p
+            for span in prompts[-1].layout
+            if span.tier in (None, Tier.SUMMARY)
+            for p in range(span.first, span.last + 1)
+        ]
+    full = [p for p in prompts if p.truncations][:1]
+    steady = prompts[prompts.index(full[0]) :] if full else prompts
+    shares = [
+        common_prefix(one.token_ids, other.token_ids) / other.num_tokens
+        for one, other in pairwise(steady)
+    ]
+    return {
+        "turns": len(prompts),
+        "shared": round(statistics.mean(shares), 4),
+        "shared_p10": round(statistics.quantiles(shares, n=10)[0], 4),
+        "used": round(statistics.mean(p.num_tokens for p in steady) / BUDGET.prompt, 4),
+        "folds": sum(prompt.truncations != () for prompt in prompts),
+        "balances": balances,
+        "named_once": sorted(named) == hidden,
+    }
+
+
+def _mean(values: Iterator[float]) -> float:
+    return round(statistics.mean(values), 4)
+
+
+if __name__ == "__main__":
+    main()
