@@ -117,6 +117,7 @@ class Assembler:
             branch_id=view.branch_id,
             layout=layout,
             recorded=view.recorded,
+            summaries={summary.key for summary in view.summaries},
             inherited=view.inherited,
             loaded=draft.loaded,
             count=self._count_stored,

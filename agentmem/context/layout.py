@@ -1,6 +1,7 @@
 """The account of a prompt: what became of each position, and what is new about that."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from agentmem.context.pieces import Shown
@@ -66,6 +67,9 @@ class Accounting:
     recorded: Sequence[Span]
     """The layout that the log of this branch ends with; empty for the first prompt."""
 
+    summaries: AbstractSet[str]
+    """Keys of the summaries that could have been shown."""
+
     inherited: int
     loaded: Mapping[int, StoredMessage]
     count: Callable[[StoredMessage], int]
@@ -113,13 +117,17 @@ class Accounting:
         if self._tier_before(span) is Tier.RETRIEVED:
             return Rule.NOT_RETRIEVED, "store"
         if self._tier_before(span) is Tier.SUMMARY:
-            return Rule.NO_ROOM, "store"
+            is_there = self._source_before(span) in self.summaries
+            return Rule.NO_ROOM if is_there else Rule.SUMMARY_DELETED, "store"
         return (Rule.NOT_INHERITED if span.last <= self.inherited else Rule.WINDOW), "store"
 
     def _tier_before(self, span: Span) -> Tier:
         before = (s.tier for s in self.recorded if s.first <= span.first <= s.last)
         shown_now = span.tier if span.form is not Form.FULL else None
         return shown_now or next(before, None) or Tier.RECENT
+
+    def _source_before(self, span: Span) -> str | None:
+        return next((s.source for s in self.recorded if s.first <= span.first <= s.last), None)
 
     def _num_tokens(self, span: Span) -> int | None:
         # A run that was never read is not counted: reading a whole history to log that it is not

@@ -46,11 +46,15 @@ _BRANCHES_OF_SESSION: Final = select(BranchRow.id).where(
     BranchRow.session_id == bindparam("session")
 )
 # Positions of sibling branches overlap, so this takes some more than those of the message itself.
-# A summary can be written again; a prompt that misses one shows that it does.
-_FORGET_SUMMARIES: Final = delete(SummaryRow).where(
-    SummaryRow.branch_id.in_(_BRANCHES_OF_SESSION),
-    SummaryRow.first <= bindparam("place"),
-    SummaryRow.last >= bindparam("place"),
+# The rows stay without their texts: the log of prompts still names them.
+_FORGET_SUMMARIES: Final = (
+    update(SummaryRow)
+    .where(
+        SummaryRow.branch_id.in_(_BRANCHES_OF_SESSION),
+        SummaryRow.first <= bindparam("place"),
+        SummaryRow.last >= bindparam("place"),
+    )
+    .values(text="")
 )
 
 

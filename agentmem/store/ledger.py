@@ -13,7 +13,7 @@ from agentmem.store.branches import find_branch, find_branches
 from agentmem.store.engine import Database
 from agentmem.store.ledger_codec import encode_prompt, encode_record, to_info, to_record
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, TruncationRow
-from agentmem.store.summaries import add_summaries, find_summaries, summaries_of
+from agentmem.store.summaries import add_summaries, find_summaries, known_keys, summaries_of
 from agentmem.types import (
     AssemblyId,
     AssemblyInfo,
@@ -186,6 +186,22 @@ class Ledger:
             return tuple(found[key] for key in keys if key in found)
 
         return self._database.read(work)
+
+    def known_summaries(
+        self, scope: Scope, branch_id: BranchId, keys: Sequence[str]
+    ) -> frozenset[str]:
+        """
+        Give those of *keys* that name a summary, be its text deleted or not.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+        """
+
+        def work(connection: Connection) -> set[str]:
+            branch = find_branch(connection, scope, branch_id)
+            return known_keys(connection, branch.session_id, keys)
+
+        return frozenset(self._database.read(work))
 
     def assemblies(self, scope: Scope, session_id: SessionId) -> tuple[AssemblyInfo, ...]:
         """

@@ -17,9 +17,11 @@ _BY_KEY: Final = (
         SummaryRow.key.in_(bindparam("keys", expanding=True)),
     )
 )
+# A summary without a text is one whose text was deleted.
+_WITH_TEXT: Final = SummaryRow.text != ""
 _OF_BRANCH: Final = (
     select(SummaryRow.__table__)
-    .where(SummaryRow.branch_id == bindparam("branch"))
+    .where(SummaryRow.branch_id == bindparam("branch"), _WITH_TEXT)
     .order_by(SummaryRow.first, SummaryRow.level, SummaryRow.key)
 )
 _KEYS_OF_BRANCH: Final = select(SummaryRow.key).where(SummaryRow.branch_id == bindparam("branch"))
@@ -48,8 +50,18 @@ def find_summaries(
     """Read the summaries of a session that have one of *keys*."""
     if not keys:
         return {}
-    rows = connection.execute(_BY_KEY, {"session": session_id, "keys": list(keys)})
+    rows = connection.execute(
+        _BY_KEY.where(_WITH_TEXT), {"session": session_id, "keys": list(keys)}
+    )
     return {row.key: _to_summary(row) for row in rows}
+
+
+def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> set[str]:
+    """Give those of *keys* that a summary of the session has or had before it was deleted."""
+    if not keys:
+        return set()
+    rows = connection.execute(_BY_KEY, {"session": session_id, "keys": list(keys)})
+    return {row.key for row in rows}
 
 
 def summaries_of(connection: Connection, branch_id: BranchId) -> tuple[Summary, ...]:

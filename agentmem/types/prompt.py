@@ -43,6 +43,9 @@ class Rule(StrEnum):
     """A policy discarded it; a line tells the model that it was there."""
 
     NO_ROOM = "no room for its summary"
+    SUMMARY_DELETED = "its summary was deleted"
+    """A message that it covered was deleted, so its text may not be shown again."""
+
     NOT_RETRIEVED = "not retrieved again"
 
 
