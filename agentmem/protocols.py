@@ -101,6 +101,10 @@ class LanguageModel(Protocol):
         """Drop what is cached of *token_ids* after the first *keep* tokens, unless in use."""
         ...
 
+    def forget(self, *, cache_salt: str) -> None:
+        """Drop all that is cached under *cache_salt*: what it was made of has been deleted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:

@@ -119,6 +119,10 @@ class ScriptedModel:
             or old.token_ids != tuple(token_ids[: len(old.token_ids)])
         ]
 
+    def forget(self, *, cache_salt: str) -> None:
+        """Forget all requests with that salt."""
+        self.requests = [old for old in self.requests if old.cache_salt != cache_salt]
+
     def _cached(self, request: GenerationRequest) -> int:
         # The last token is always computed: its logits are what the first new token comes from.
         limit = len(request.token_ids) - 1

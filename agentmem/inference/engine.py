@@ -143,6 +143,13 @@ class Engine:
         with self._step():
             return self._prefixes.discard(token_ids, keep=keep, salt=salt)
 
+    def forget(self, *, salt: str) -> None:
+        """Drop all that is cached under *salt*, and overwrite it with zeros."""
+        with self._step():
+            freed = self._prefixes.forget(salt=salt)
+            if self._tensors is not None:
+                self._tensors.erase(freed)
+
     def usage(self) -> KVUsage:
         """Tell where the blocks are."""
         with self._step():

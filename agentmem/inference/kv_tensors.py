@@ -87,6 +87,12 @@ class KVTensors:
                 part.copy_(self._slots(tensor, first + offset, len(rows)))
             self._slab(slab).index_copy_(0, rows, data)
 
+    def erase(self, blocks: Sequence[BlockId]) -> None:
+        """Overwrite *blocks* with zeros; memory that was never taken stays untaken."""
+        for slab, rows, _ in self._groups(blocks):
+            if slab in self._slabs:
+                self._slabs[slab].index_fill_(0, rows, 0)
+
     def release(self) -> None:
         """Give all memory back."""
         self._slabs.clear()

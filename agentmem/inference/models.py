@@ -177,6 +177,10 @@ class LocalModel:
         """
         self._running().discard(token_ids, keep=keep, salt=cache_salt)
 
+    def forget(self, *, cache_salt: str) -> None:
+        """Drop all keys and values cached under *cache_salt*, and overwrite them with zeros."""
+        self._running().forget(salt=cache_salt)
+
     def kv_usage(self) -> KVUsage:
         """Tell where the KV blocks are."""
         return self._running().usage()

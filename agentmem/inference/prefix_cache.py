@@ -24,6 +24,7 @@ class _Entry:
     parent: "_Entry | None"
     tokens: tuple[int, ...]
     block: BlockId
+    root: bytes
     num_children: int = 0
 
 
@@ -98,12 +99,12 @@ class PrefixCache:
         assert len(token_ids) == len(blocks) * self._block_size, "only whole blocks are published"
         held: list[BlockId] = []
         parent: _Entry | None = None
-        key = self._root(salt)
+        root = key = self._root(salt)
         for block, tokens in zip(blocks, self._runs(token_ids), strict=True):
             key = _child_key(key, tokens)
             known = self._entries.get(key)
             if known is None:
-                known = self._publish(_Entry(key, parent, tokens, block))
+                known = self._publish(_Entry(key, parent, tokens, block, root))
             elif known.tokens != tokens or known.parent is not parent:
                 # A collision: the rest stays private, as if it had not been published.
                 return held + list(blocks[len(held) :])
@@ -146,6 +147,24 @@ class PrefixCache:
             self._remove(entry)
             num_discarded += 1
         return num_discarded
+
+    def forget(self, *, salt: str) -> list[BlockId]:
+        """
+        Drop everything under *salt*, and give the blocks that are free now.
+
+        A block that a running sequence holds can no longer be found, and is free when that ends.
+        """
+        root = self._root(salt)
+        freed = []
+        # Newest first: a block is younger than the one that it continues.
+        for entry in reversed([e for e in self._entries.values() if e.root == root]):
+            if self._idle.pop(entry.block, None) is not None:
+                freed.append(entry.block)
+            del self._entries[entry.key], self._by_block[entry.block]
+            if entry.parent is not None:
+                entry.parent.num_children -= 1
+            self._pool.release([entry.block])
+        return freed
 
     def check(self) -> None:
         """Assert that the tree, the idle list and the pool agree. For tests and idle loops."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from agentmem.config import Budget, Sampling
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, ConflictError, InvalidInputError
-from agentmem.memory.history import History
+from agentmem.memory.history import History, pin_scope_of
 from agentmem.memory.loader import load_view
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
@@ -66,13 +66,24 @@ class Conversation(History):
             self._branch_id,
             key,
             text,
-            pin_scope=_pin_scope(scope),
+            pin_scope=pin_scope_of(scope),
             expected_version=expected_version,
         )
 
     def unpin(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> None:
         """Take a pin out of the prompts that follow; its versions stay in the store."""
-        self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=_pin_scope(scope))
+        self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=pin_scope_of(scope))
+
+    def undo_pin(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> Pin:
+        """
+        Bring back what the pin said before its last change, as a new version.
+
+        Raises:
+            PinNotFoundError: it was never set in that scope.
+        """
+        return self._store.pins.undo(
+            self._scope, self._branch_id, key, pin_scope=pin_scope_of(scope)
+        )
 
     def append(  # noqa: PLR0913 - a message has as many fields
         self,
@@ -251,11 +262,3 @@ def _role(role: Role | str) -> Role:
     except ValueError as error:
         names = ", ".join(Role)
         raise InvalidInputError(f"there is no role {role!r}: it is one of {names}") from error
-
-
-def _pin_scope(scope: PinScope | str) -> PinScope:
-    try:
-        return PinScope(scope)
-    except ValueError as error:
-        names = ", ".join(PinScope)
-        raise InvalidInputError(f"there is no pin scope {scope!r}: one of {names}") from error

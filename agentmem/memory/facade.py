@@ -1,15 +1,17 @@
 """`Memory`: a store, and optionally a model, opened together."""
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from agentmem.config import Budget
 from agentmem.context import Policy
-from agentmem.errors import ConfigError
+from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import LanguageModel, TokenCounter
-from agentmem.store import Store
+from agentmem.store import StaleSession, Store, Transferred
 from agentmem.types import Scope, SessionInfo
 
 _DEFAULT = Budget()
@@ -105,6 +107,69 @@ class Memory:
     def sessions(self, *, user: str = "default") -> tuple[SessionInfo, ...]:
         """List the sessions of *user*, the last active one first."""
         return self._store.sessions.list(Scope(namespace=self._namespace, user=user))
+
+    def delete(self, key: str, *, user: str = "default") -> None:
+        """
+        Delete a session with all that was said in it, for good.
+
+        Raises:
+            SessionNotFoundError: there is none.
+        """
+        session = self.find(key, user=user)
+        self._store.deletion.session(session.info.scope, session.info.id)
+        self._runtime(session.info.scope).forget_cached()
+
+    def delete_user(self, user: str) -> int:
+        """Delete all sessions and pins of *user*, for good; tell how many sessions it were."""
+        scope = Scope(namespace=self._namespace, user=user)
+        gone = self._store.deletion.user(scope)
+        self._runtime(scope).forget_cached()
+        return len(gone.sessions)
+
+    def purge(self, older_than: timedelta, *, dry_run: bool = False) -> tuple[StaleSession, ...]:
+        """
+        Delete the sessions of this namespace, of all users, that were not active for so long.
+
+        With *dry_run* nothing is deleted; what would be is given either way.
+
+        Raises:
+            InvalidInputError: *older_than* is negative.
+        """
+        if older_than < timedelta(0):
+            raise InvalidInputError(f"an age cannot be negative, got {older_than}")
+        before = datetime.now(UTC) - older_than
+        gone = self._store.retention.purge(before, namespace=self._namespace, dry_run=dry_run)
+        if not dry_run:
+            for scope in dict.fromkeys(session.scope for session in gone):
+                self._runtime(scope).forget_cached()
+        return gone
+
+    def export(
+        self, path: str | Path, *, user: str | None = None, key: str | None = None
+    ) -> Transferred:
+        """
+        Write a session, all sessions of a user, or without *user* the whole database, to a file.
+
+        The file is JSON Lines with a checksum, and appears under its name when it is complete.
+
+        Raises:
+            SessionNotFoundError: the user has no session of that *key*.
+            InvalidInputError: a *key* without a *user*, or the file cannot be written.
+        """
+        scope = None if user is None else Scope(namespace=self._namespace, user=user)
+        return self._store.transfer.export(Path(path), scope=scope, key=key)
+
+    def load(self, path: str | Path, *, user: str | None = None) -> Transferred:
+        """
+        Import what `export` wrote, whole or not at all; for *user* if one is given.
+
+        Raises:
+            DamagedFileError: the file was cut or altered, or is no export.
+            ConflictError: a session of the same key is there already.
+            InvalidInputError: a *user* is given and the file has several.
+        """
+        scope = None if user is None else Scope(namespace=self._namespace, user=user)
+        return self._store.transfer.load(Path(path), scope=scope)
 
     def close(self) -> None:
         """Close the database; the model belongs to the caller and stays loaded."""

@@ -1,14 +1,18 @@
 """What can be read of a branch: its messages, its pins, and the log of its prompts."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from agentmem.context import Imbalance, check_conservation
+from agentmem.errors import InvalidInputError
 from agentmem.memory.runtime import Runtime
+from agentmem.memory.snapshot import Snapshot
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
     BranchInfo,
     Pin,
+    PinScope,
     StoredMessage,
     Summary,
     TruncationRecord,
@@ -42,6 +46,35 @@ class History:
     def pins(self) -> tuple[Pin, ...]:
         """Give the pins that the next prompt begins with, in its order."""
         return self._store.pins.visible(self._scope, self._branch_id)
+
+    def pin_history(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> tuple[Pin, ...]:
+        """
+        Read all versions of a pin, oldest first; a removal is a version without text.
+
+        Raises:
+            PinNotFoundError: it was never set in that scope.
+        """
+        return self._store.pins.history(
+            self._scope, self._branch_id, key, pin_scope=pin_scope_of(scope)
+        )
+
+    def at(self, moment: int | datetime) -> Snapshot:
+        """
+        See the branch as it was: at a position, or at a moment.
+
+        Raises:
+            InvalidInputError: the position does not exist, or the moment has no time zone.
+        """
+        if isinstance(moment, datetime):
+            head = self._store.messages.head_at(self._scope, self._branch_id, moment)
+        else:
+            head = moment
+            newest = self.branch.head
+            if not 0 <= head <= newest:
+                raise InvalidInputError(
+                    f"there is no position {head} yet: this branch has {newest} messages"
+                )
+        return Snapshot(self._runtime, self._branch_id, head)
 
     def messages(self, first: int = 1, last: int | None = None) -> tuple[StoredMessage, ...]:
         """Read what was said from position *first* to *last*, whatever prompts show of it."""
@@ -81,3 +114,17 @@ class History:
             num_records=len(records),
             problems=check_conservation(assemblies, records, known),
         )
+
+
+def pin_scope_of(scope: PinScope | str) -> PinScope:
+    """
+    Read the name of a pin scope.
+
+    Raises:
+        InvalidInputError: there is no such scope.
+    """
+    try:
+        return PinScope(scope)
+    except ValueError as error:
+        names = ", ".join(PinScope)
+        raise InvalidInputError(f"there is no pin scope {scope!r}: one of {names}") from error

@@ -49,3 +49,8 @@ class Runtime:
         """
         names = json.dumps([self.scope.namespace, self.scope.user]).encode()
         return hashlib.sha256(names).hexdigest()
+
+    def forget_cached(self) -> None:
+        """Drop all keys and values that the model has cached of this user's texts."""
+        if self.model is not None:
+            self.model.forget(cache_salt=self.cache_salt)

@@ -68,6 +68,19 @@ class Session(_Forkable):
     def key(self) -> str:
         return self.info.key
 
+    def delete_message(self, position: int) -> None:
+        """
+        Delete what a message says, for good; its place and role stay.
+
+        Summaries that cover it lose their texts, and cached keys and values of this user are
+        dropped. What an answer repeats of it is another message.
+
+        Raises:
+            SessionNotFoundError: there is no message at that position.
+        """
+        self._store.deletion.message(self._scope, self._branch_id, position)
+        self._runtime.forget_cached()
+
     def audit(self) -> tuple[Audit, ...]:
         """Check the log of each branch of this session, main first."""
         branches = self._store.sessions.branches(self._scope, self.info.id)

@@ -164,6 +164,31 @@ def test_discard_leaves_what_is_in_use():
     assert cache.discard(A + B) == 2
 
 
+def test_forgetting_a_salt_drops_all_of_it_and_nothing_else():
+    pool, cache = make_cache()
+    mine = publish(cache, A + B, salt="x") + publish(cache, A + C, salt="x")[1:]
+    other = publish(cache, A + B)
+
+    freed = cache.forget(salt="x")
+
+    assert sorted(freed) == sorted(mine)
+    assert found(cache, A + B + C, salt="x") == []
+    assert found(cache, A + B + C) == other
+    assert pool.num_free == 8 - len(other)
+    cache.check()
+
+
+def test_what_was_forgotten_in_use_is_free_when_its_request_ends():
+    pool, cache = make_cache()
+    publish(cache, A + B, salt="x")
+    held = cache.match((*A, *B, 0), salt="x")
+
+    assert cache.forget(salt="x") == []
+    assert found(cache, A + B + C, salt="x") == []
+    cache.release(held)
+    assert pool.num_free == 8
+
+
 class PrefixCacheMachine(RuleBasedStateMachine):
     """Random requests over a small alphabet, against a plain model: who holds which tokens."""
 
@@ -220,6 +245,11 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     @rule(token_ids=prompts, keep=st.integers(0, 4), salt=salts)
     def discard(self, token_ids, keep, salt):
         self.cache.discard(token_ids, keep=keep, salt=salt)
+
+    @rule(salt=salts)
+    def forget(self, salt):
+        self.cache.forget(salt=salt)
+        assert self.cache.match((0,) * 9, salt=salt) == []
 
     @invariant()
     def the_accounts_agree(self):

@@ -1,0 +1,31 @@
+"""A conversation as it was: read only."""
+
+from agentmem.memory.runtime import Runtime
+from agentmem.types import BranchId, Pin, StoredMessage
+
+
+class Snapshot:
+    """
+    A branch as of a position: what had been said, and the pins of that moment.
+
+    Messages that were deleted since are deleted here too.
+    """
+
+    def __init__(self, runtime: Runtime, branch_id: BranchId, head: int) -> None:
+        self._runtime = runtime
+        self._branch_id = branch_id
+        self.head = head
+        """Position of the newest message."""
+
+    def messages(self, first: int = 1) -> tuple[StoredMessage, ...]:
+        """Read what had been said from position *first* on."""
+        store, scope = self._runtime.store, self._runtime.scope
+        return store.messages.read(scope, self._branch_id, first, self.head)
+
+    def pins(self) -> tuple[Pin, ...]:
+        """Give the pins as they were when the newest message was said; none before the first."""
+        newest = self.messages(self.head) if self.head else ()
+        if not newest:
+            return ()
+        store, scope = self._runtime.store, self._runtime.scope
+        return store.pins.visible(scope, self._branch_id, at=newest[-1].created_at)
