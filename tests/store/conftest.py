@@ -1,9 +1,12 @@
 """One contract, three databases: `url` and `store` run each test on all of them."""
 
+import shutil
 import subprocess
+import tempfile
 import time
 import warnings
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -25,15 +28,22 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
-    """A real server for the whole run."""
-    server = _start(tmp_path_factory.mktemp("postgres") / "data")
+def postgres():
+    """
+    A real server for the whole run.
+
+    Its folder is not one of pytest's: root's server runs as another user, and the next pytest that
+    starts on the machine takes that user's access to pytest's folders away.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="agentmem-postgres-"))
+    server = _start(folder / "data")
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         # These data may be lost in a power cut.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
     yield server
     server.cleanup()
+    shutil.rmtree(folder)
 
 
 def _start(folder):

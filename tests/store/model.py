@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from agentmem.errors import ConflictError, TranscriptError
 from agentmem.store.calls import NO_RESULT
+from agentmem.store.deletion import DELETED
 from agentmem.types import BranchState, Inherit, Origin, PinScope, ToolCall
 from tests.builders import say
 
@@ -31,12 +32,30 @@ class ModelBranch:
         seen = self.parent.view()[: self.forked_at][hidden:]
         return seen + self.own
 
+    def descends_from(self, other):
+        return self is other or (self.parent is not None and self.parent.descends_from(other))
+
+    def delete(self, position):
+        if position <= self.forked_at:
+            self.parent.delete(position)
+            return
+        said, _ = self.own[position - self.forked_at - 1]
+        calls = tuple(ToolCall(id=call.id, name=call.name) for call in said.tool_calls)
+        emptied = say(
+            said.role,
+            DELETED,
+            tool_calls=calls,
+            tool_call_id=said.tool_call_id,
+            name=said.name if said.role == "tool" else None,
+        )
+        self.own[position - self.forked_at - 1] = (emptied, Origin.DELETED)
+
     def append(self, messages, origin, client_key):
         if client_key in self.keys:
-            given, stored = self.keys[client_key]
+            given, start, stop = self.keys[client_key]
             if given != (messages, origin):
                 raise ConflictError
-            return stored
+            return self.own[start:stop]
         if self.state is not BranchState.OPEN:
             raise ConflictError
         before = list(self.own)
@@ -48,7 +67,7 @@ class ModelBranch:
             raise
         stored = self.own[len(before) :]
         if client_key is not None:
-            self.keys[client_key] = ((messages, origin), stored)
+            self.keys[client_key] = ((messages, origin), len(before), len(self.own))
         return stored
 
     def _append_one(self, message, origin):

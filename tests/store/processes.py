@@ -7,11 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
-def start(code, *arguments):
-    """Run *code* in a process of its own, with `sys.argv[1:]` as *arguments*."""
+def start(code, *arguments, folder=ROOT):
+    """Run *code* with *arguments* in a process of its own, as seen from *folder*."""
     command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
     return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

@@ -9,7 +9,7 @@ from agentmem.store import Store
 from agentmem.types import GeneratedIds, Inherit, Origin, PinScope, Scope, ToolCall
 from tests.builders import call, result, say
 from tests.store.invariants import check
-from tests.store.test_ledger import prompt_of
+from tests.store.test_ledger import prompt_of, summary
 
 NEEDLE = "Zanzibar-7-Krokodil"
 
@@ -71,7 +71,8 @@ def secret(store, scope, main, append):
     for pin_scope in PinScope:
         store.pins.set(scope, task, "a", NEEDLE, pin_scope=pin_scope)
         store.pins.set(scope, task, "a", "harmless", pin_scope=pin_scope)
-    store.ledger.record(scope, prompt_of(task, truncated=True))
+    summaries = (summary(task, NEEDLE, 1, 4), summary(task, "harmless", 5, 6))
+    store.ledger.record(scope, prompt_of(task, truncated=True, summaries=summaries))
     assert residue(store)
     return task, inner
 
@@ -93,6 +94,7 @@ def test_a_message_leaves_its_place_and_nothing_it_said(store, scope, main, secr
     assert {item.origin for item in view} == {Origin.DELETED}
     assert [made.id for made in view[1].message.tool_calls] == ["1"]
     assert view[1].message.generated is None
+    assert [item.text for item in store.ledger.summaries(scope, task)] == ["harmless"]
 
 
 def test_a_message_is_deleted_where_it_stands(store, scope, main, secret):

@@ -1,3 +1,4 @@
+import shutil
 import sqlite3
 
 import pytest
@@ -9,7 +10,7 @@ from agentmem.errors import SchemaVersionError
 from agentmem.store import Store, current, downgrade, head, migrate, upgrade
 from agentmem.store.engine import parse_url
 from tests.builders import call, say
-from tests.store.processes import finish, start
+from tests.store.processes import ROOT, finish, start
 
 OPEN_AND_APPEND = """
 import sys
@@ -89,6 +90,40 @@ def test_the_way_down_to_nothing_leaves_nothing(new_url):
     assert tables(new_url) == {"alembic_version"}
     Store.open(new_url).close()
     assert current(new_url) == head()
+
+
+def test_an_older_database_is_refused_with_the_command_that_helps(new_url):
+    upgrade(new_url, "0001")
+
+    with pytest.raises(SchemaVersionError, match="agentmem db upgrade --url") as caught:
+        Store.open(new_url)
+
+    assert (caught.value.found, caught.value.expected) == ("0001", head())
+    assert current(new_url) == "0001"
+    upgrade(new_url)
+    Store.open(new_url).close()
+
+
+def test_a_password_is_not_in_the_advice(new_postgres_url):
+    url = new_postgres_url.replace("postgres:@", "postgres:hunter2@")
+    assert "hunter2" in url
+    upgrade(url, "0001")
+
+    with pytest.raises(SchemaVersionError) as caught:
+        Store.open(url)
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_installed_package_carries_its_migrations(tmp_path):
+    """A wheel holds the folder inside the package; here it is laid out as a wheel would be."""
+    hidden = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "agentmem", tmp_path / "agentmem", ignore=hidden)
+    shutil.copytree(ROOT / "migrations", tmp_path / "agentmem" / "migrations", ignore=hidden)
+
+    finish(start(OPEN_AND_APPEND, f"sqlite:///{tmp_path / 'agent.db'}", folder=tmp_path))
+
+    assert current(f"sqlite:///{tmp_path / 'agent.db'}") == head()
 
 
 def test_a_newer_database_is_refused_and_not_touched(new_url, execute):

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from agentmem.errors import ConflictError, PinNotFoundError, TranscriptError
+from agentmem.errors import ConflictError, PinNotFoundError, SessionNotFoundError, TranscriptError
 from agentmem.store import Store
 from agentmem.types import BranchState, Inherit, Origin, PinScope, Scope
 from tests.builders import call, result, say
@@ -100,6 +100,28 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             with pytest.raises(ConflictError):
                 sessions.set_state(self.scope, branch_id, expected=expected, state=state)
+
+    @rule(which=st.integers(1, 5))
+    def delete_branch(self, which):
+        if which >= len(self.branches):
+            return
+        branch_id, branch = self.branches[which]
+        gone = self.stores[0].deletion.branch(self.scope, branch_id)
+        doomed = [pair for pair in self.branches if pair[1].descends_from(branch)]
+        assert list(gone.branches) == [pair[0] for pair in doomed]
+        self.branches = [pair for pair in self.branches if pair not in doomed]
+        self.touched = self.branches[0]
+
+    @rule(which=WHICH, position=st.integers(1, 8))
+    def delete_message(self, which, position):
+        branch_id, branch = self.pick(which)
+        deletion = self.stores[0].deletion
+        if position <= len(branch.view()):
+            deletion.message(self.scope, branch_id, position)
+            branch.delete(position)
+        else:
+            with pytest.raises(SessionNotFoundError):
+                deletion.message(self.scope, branch_id, position)
 
     @rule(
         which=WHICH,

@@ -14,7 +14,7 @@ from agentmem.store import Store
 from agentmem.types import GeneratedIds, Inherit, PinScope, Scope
 from tests.builders import call, result, say
 from tests.store.invariants import check
-from tests.store.test_ledger import prompt_of
+from tests.store.test_ledger import prompt_of, summary
 
 pytestmark = pytest.mark.usefixtures("told")
 
@@ -33,7 +33,8 @@ def told(store, scope, main, append):
     store.pins.set(scope, task, "b", "second")
     store.pins.remove(scope, task, "b")
     store.ledger.record(scope, prompt_of(main, truncated=True))
-    store.ledger.record(scope, prompt_of(task, truncated=True, head=3))
+    prompt = prompt_of(task, truncated=True, head=3, summaries=(summary(task),))
+    store.ledger.record(scope, prompt)
     return task
 
 
@@ -56,6 +57,10 @@ def account(store, scope, key="trip"):
         "assemblies": [
             replace(a, id=0, branch_id=order[a.branch_id])
             for a in store.ledger.assemblies(scope, info.id)
+        ],
+        "summaries": [
+            [replace(s, branch_id=order[s.branch_id]) for s in store.ledger.summaries(scope, b)]
+            for b in order
         ],
         "truncations": [
             replace(t, assembly_id=0, branch_id=order[t.branch_id])
