@@ -90,6 +90,15 @@ def test_a_pool_that_grows_keeps_what_it_held(monkeypatch):
     assert model.kv_usage().kv_bytes <= 1 << 20
 
 
+def test_a_buffer_that_grows_in_the_middle_of_an_answer_gives_the_plain_tokens(module, monkeypatch):
+    monkeypatch.setattr("agentmem.inference.paged_cache._SPARE_SLOTS", 1)
+    model = tiny_model(module=module, prefill_chunk=7)
+    prompt = random_ids(23)
+
+    check(model, module, prompt, cached=0)
+    check(model, module, prompt, cached=20)
+
+
 def test_a_cold_prompt_gives_the_plain_logits_bit_for_bit(module):
     model = tiny_model(module=module)
     prompt = random_ids(30)

@@ -223,6 +223,38 @@ def test_a_running_request_always_gets_the_blocks_it_was_promised():
     model.check()
 
 
+def test_blocks_that_were_promised_are_not_given_to_another(monkeypatch):
+    """Five are in use and ten are free, but three of these are for the first to grow into."""
+    monkeypatch.setattr(engine_module, "_PATIENCE_S", 0.05)
+    model = model_with_blocks(15)
+    first = model.stream(ask(random_ids(20), 12))
+    next(first)
+
+    with pytest.raises(OutOfBlocksError) as caught:
+        model.generate(ask(random_ids(20, seed=1), 12))
+
+    assert (caught.value.needed, caught.value.free) == (8, 7)
+    assert len(list(first)) > 0
+
+
+def test_a_published_block_is_never_written_again(monkeypatch):
+    model = tiny_model(module=MODULE, prefill_chunk=9)
+    written = []
+    write = model._engine._tensors.write
+
+    def spy(blocks, source, *, first):
+        written.extend(blocks)
+        write(blocks, source, first=first)
+
+    monkeypatch.setattr(model._engine._tensors, "write", spy)
+    for _ in range(2):
+        model.generate(ask(random_ids(21), 12))
+
+    # The second answer is computed into blocks of its own, then found to be known.
+    assert len(written) == len(set(written)) == 8 + 3
+    assert model.kv_usage().cached == 8
+
+
 def test_a_pool_too_small_for_one_block_is_a_config_error():
     with pytest.raises(ConfigError, match="holds less than two KV blocks of"):
         tiny_model(module=MODULE, kv_bytes=100)
