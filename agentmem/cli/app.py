@@ -6,6 +6,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from agentmem.cli.admin import delete, export, import_, pins, purge
+from agentmem.cli.options import (
+    Database,
+    Device,
+    Dtype,
+    ModelName,
+    Namespace,
+    SessionKey,
+    User,
+)
 from agentmem.cli.tables import (
     audit_table,
     message_table,
@@ -27,23 +37,16 @@ app = typer.Typer(
 )
 db = typer.Typer(help="The database's tables.", no_args_is_help=True)
 app.add_typer(db, name="db")
+app.command("pins")(pins)
+app.command("export")(export)
+app.command("import")(import_)
+app.command("delete")(delete)
+app.command("purge")(purge)
 
 out = Console(soft_wrap=False)
 # Typer uses click, or in later versions a copy of its own; this is the usage error of either.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-
-Database = Annotated[
-    str, typer.Option("--database", "-d", envvar="AGENTMEM_DATABASE", help="Database URL.")
-]
-User = Annotated[str, typer.Option("--user", "-u", help="Whose sessions.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Which application's.")]
-SessionKey = Annotated[str, typer.Argument(metavar="SESSION", help="The session's key.")]
-ModelName = Annotated[
-    str, typer.Option("--model", "-m", help="A hub name, a folder, or a .gguf file.")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 
 
 @app.command()

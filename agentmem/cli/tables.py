@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agentmem.memory import Audit
+from agentmem.store import StaleSession
 from agentmem.types import (
+    Pin,
     Prompt,
     Reply,
     SessionInfo,
@@ -89,6 +91,24 @@ def truncation_table(records: Iterable[TruncationRecord]) -> Table:
             str(record.room),
             record.destination,
         )
+    return table
+
+
+def pin_table(pins: Iterable[Pin]) -> Table:
+    """List pins or versions of one, one a row."""
+    table = Table("key", "version", "scope", "author", "set", "text")
+    for pin in pins:
+        text = plain(pin.text) if pin.text else plain("(removed)")
+        when = f"{pin.created_at:%Y-%m-%d %H:%M:%S}"
+        table.add_row(plain(pin.key), str(pin.version), pin.scope, plain(pin.author), when, text)
+    return table
+
+
+def stale_table(sessions: Iterable[StaleSession]) -> Table:
+    """List sessions of many users, one a row."""
+    table = Table("user", "session")
+    for session in sessions:
+        table.add_row(plain(session.scope.user), plain(session.key))
     return table
 
 

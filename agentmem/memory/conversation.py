@@ -6,6 +6,7 @@ from dataclasses import replace
 from agentmem.config import Budget, Sampling
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, ConflictError, InvalidInputError
+from agentmem.memory.aio import AsyncReplyStream, finished, in_thread
 from agentmem.memory.history import History, pin_scope_of
 from agentmem.memory.loader import load_view
 from agentmem.memory.replying import ReplyStream
@@ -226,6 +227,36 @@ class Conversation(History):
         for _ in stream:
             pass
         return stream.reply
+
+    async def astream(
+        self,
+        text: str | None = None,
+        *,
+        sampling: Sampling | None = None,
+        budget: Budget | None = None,
+    ) -> AsyncReplyStream:
+        """Do what `stream` does, for ``async for``."""
+        stream = await finished(self.stream, text, sampling=sampling, budget=budget)
+        return AsyncReplyStream(stream)
+
+    async def areply(
+        self,
+        text: str | None = None,
+        *,
+        sampling: Sampling | None = None,
+        budget: Budget | None = None,
+    ) -> Reply:
+        """Do what `reply` does, without blocking the event loop; cancelling ends the generation."""
+        async with await self.astream(text, sampling=sampling, budget=budget) as stream:
+            async for _ in stream:
+                pass
+        return stream.reply
+
+    apin = in_thread(pin)
+    aunpin = in_thread(unpin)
+    aappend = in_thread(append)
+    aassemble = in_thread(assemble)
+    afold = in_thread(fold)
 
     def _save_answer(self, message: Message) -> StoredMessage:
         if message.generated is not None:

@@ -8,6 +8,7 @@ from typing import Self
 from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import ConfigError, InvalidInputError
+from agentmem.memory.aio import in_thread
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import LanguageModel, TokenCounter
@@ -170,6 +171,13 @@ class Memory:
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
         return self._store.transfer.load(Path(path), scope=scope)
+
+    asession = in_thread(session)
+    afind = in_thread(find)
+    asessions = in_thread(sessions)
+    adelete = in_thread(delete)
+    aexport = in_thread(export)
+    aload = in_thread(load)
 
     def close(self) -> None:
         """Close the database; the model belongs to the caller and stays loaded."""

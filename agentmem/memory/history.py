@@ -5,6 +5,7 @@ from datetime import datetime
 
 from agentmem.context import Imbalance, check_conservation
 from agentmem.errors import InvalidInputError
+from agentmem.memory.aio import in_thread
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.snapshot import Snapshot
 from agentmem.types import (
@@ -114,6 +115,11 @@ class History:
             num_records=len(records),
             problems=check_conservation(assemblies, records, known),
         )
+
+    apins = in_thread(pins)
+    amessages = in_thread(messages)
+    atruncations = in_thread(truncations)
+    acheck = in_thread(check)
 
 
 def pin_scope_of(scope: PinScope | str) -> PinScope:

@@ -5,6 +5,7 @@ from typing import Self
 
 from agentmem.context import legal_fork
 from agentmem.errors import InvalidInputError
+from agentmem.memory.aio import finished
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
 from agentmem.memory.runtime import Runtime
@@ -55,6 +56,10 @@ class _Forkable(Conversation):
             at=legal_fork(tail, branch.head),
         )
         return Subtask(self._runtime, info.id, self)
+
+    async def asubtask(self, name: str, *, inherit: Inherit | str = Inherit.ALL) -> "Subtask":
+        """Do what `subtask` does; the subtask is an ``async with`` block too."""
+        return await finished(self.subtask, name, inherit=inherit)
 
 
 class Session(_Forkable):
@@ -158,6 +163,17 @@ class Subtask(_Forkable):
             self.end()
         else:
             self.discard()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await finished(self.__exit__, kind, error, trace)
 
     def _leave(self, state: BranchState) -> None:
         self._store.sessions.set_state(

@@ -1,0 +1,101 @@
+"""Commands for whoever looks after a database: pins, moving, deleting."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agentmem.cli.options import Database, Namespace, SessionKey, User
+from agentmem.cli.tables import pin_table, plain, stale_table
+from agentmem.errors import InvalidInputError
+from agentmem.memory import Memory
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+out = Console(soft_wrap=False)
+
+MaybeUser = Annotated[str | None, typer.Option("--user", "-u", help="Whose sessions; else all.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def pins(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    *,
+    key: Annotated[str | None, typer.Option(help="All versions of this pin.")] = None,
+) -> None:
+    """Show the pins of a session, or all versions of one of its pins."""
+    with Memory.open(database, namespace=namespace) as memory:
+        found = memory.find(session, user=user)
+        out.print(pin_table(found.pins() if key is None else found.pin_history(key)))
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="Where to write.")],
+    database: Database = "sqlite:///agentmem.db",
+    user: MaybeUser = None,
+    namespace: Namespace = "default",
+    *,
+    session: Annotated[str | None, typer.Option(help="Only this session of the user.")] = None,
+) -> None:
+    """Write a session, a user's sessions, or everything, as JSON Lines with a checksum."""
+    with Memory.open(database, namespace=namespace) as memory:
+        moved = memory.export(file, user=user, key=session)
+    out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages → {file}"))
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `agentmem export` wrote.")],
+    database: Database = "sqlite:///agentmem.db",
+    user: MaybeUser = None,
+    namespace: Namespace = "default",
+) -> None:
+    """Read an export, whole or not at all; with --user, for that user."""
+    with Memory.open(database, namespace=namespace) as memory:
+        moved = memory.load(file, user=user)
+    out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}"))
+
+
+def delete(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    *,
+    yes: Yes = False,
+) -> None:
+    """Delete a session with all that was said in it. There is no way back."""
+    with Memory.open(database, namespace=namespace) as memory:
+        found = memory.find(session, user=user)
+        if not yes:
+            size = found.branch.head
+            typer.confirm(f"Delete session {session!r} with {size} messages?", abort=True)
+        memory.delete(session, user=user)
+    out.print(plain(f"session {session} is deleted"))
+
+
+def purge(
+    older_than: Annotated[str, typer.Option(help="Age such as 90d, 12h, 30m.")],
+    database: Database = "sqlite:///agentmem.db",
+    namespace: Namespace = "default",
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Delete the sessions, of all users, that were not active for so long."""
+    age = _age(older_than)
+    with Memory.open(database, namespace=namespace) as memory:
+        gone = memory.purge(age, dry_run=dry_run)
+    out.print(stale_table(gone))
+    out.print(f"{len(gone)} sessions {'would be deleted' if dry_run else 'are deleted'}")
+
+
+def _age(text: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,6})([dhms])", text.strip())
+    if found is None:
+        raise InvalidInputError(f"--older-than takes a number and d, h, m or s, got {text!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
