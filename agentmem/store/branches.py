@@ -1,10 +1,9 @@
 """Reading and locking branches: what every other part of the store begins with."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, exists, select, update
+from sqlalchemy import Connection, bindparam, select
 
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_id, is_owner, not_found, owner_digest
@@ -34,35 +33,6 @@ _LOCKED: Final = _ONE.with_for_update(of=BranchRow)
 _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
     BranchRow.id
 )
-_ADVANCE: Final = (
-    update(BranchRow)
-    .where(
-        BranchRow.id == bindparam("branch"),
-        BranchRow.state == BranchState.OPEN.value,
-        BranchRow.open_calls == 0,
-        exists()
-        .where(SessionRow.id == BranchRow.session_id)
-        .where(OwnerRow.id == SessionRow.owner_id, is_owner()),
-    )
-    .values(
-        head=BranchRow.head + bindparam("number"),
-        updated_at=bindparam("moment"),
-    )
-    .returning(BranchRow.head)
-)
-
-
-def advance(
-    connection: Connection, scope: Scope, branch_id: BranchId, **changes: int | datetime
-) -> int | None:
-    """
-    Lock a branch and move its head in one statement; give the new head.
-
-    None if it takes a closer look: there is no such branch, it is not open, or calls are.
-    """
-    check_id("branch", branch_id)
-    keys = {"branch": branch_id, "owner": owner_digest(scope), **changes}
-    return connection.execute(_ADVANCE, keys).scalar_one_or_none()
 
 
 def find_branch(

@@ -8,8 +8,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from agentmem.errors import ConflictError, InvalidInputError
-from agentmem.store.branches import advance, find_branch, lineage
-from agentmem.store.calls import Entry, Transcript
+from agentmem.store.appending import append_plain, insert_entries
+from agentmem.store.branches import find_branch, lineage
+from agentmem.store.calls import Transcript
 from agentmem.store.codec import decode, encode, to_json
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
@@ -18,7 +19,6 @@ from agentmem.types import (
     BranchId,
     BranchState,
     Message,
-    MessageId,
     Origin,
     Role,
     Scope,
@@ -27,8 +27,6 @@ from agentmem.types import (
 )
 
 _MAX_POSITION: Final = 2**63 - 1
-_INSERT: Final = insert(MessageRow).returning(MessageRow.id)
-_INSERT_MANY: Final = insert(MessageRow).returning(MessageRow.id, sort_by_parameter_order=True)
 _MOVE_HEAD: Final = (
     update(BranchRow)
     .where(BranchRow.id == bindparam("branch"))
@@ -100,7 +98,7 @@ class Messages:
 
         def work(connection: Connection) -> tuple[StoredMessage, ...]:
             if client_key is None:
-                plain = self._append_plain(connection, scope, branch_id, messages, origin)
+                plain = append_plain(connection, scope, branch_id, messages, origin, self._clock())
                 if plain is not None:
                     return plain
             branch = find_branch(connection, scope, branch_id, lock=True)
@@ -192,61 +190,11 @@ class Messages:
         transcript = Transcript(connection, branch)
         for message in messages:
             transcript.add(message, origin)
-        stored = _insert(connection, branch.id, transcript.entries, now)
+        stored = insert_entries(connection, branch.id, transcript.entries, now)
         transcript.write_calls()
         changes = {"last": transcript.head, "number": transcript.num_open, "moment": now}
         connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes})
         return stored
-
-    def _append_plain(
-        self,
-        connection: Connection,
-        scope: Scope,
-        branch_id: BranchId,
-        messages: Sequence[Message],
-        origin: Origin,
-    ) -> tuple[StoredMessage, ...] | None:
-        """Append what no call stands in the way of, in two statements; None if one may."""
-        if any(message.tool_calls or message.role is Role.TOOL for message in messages):
-            return None
-        now = self._clock()
-        head = advance(connection, scope, branch_id, number=len(messages), moment=now)
-        if head is None:
-            return None
-        entries = [
-            Entry(position=position, message=message, origin=origin)
-            for position, message in enumerate(messages, head - len(messages) + 1)
-        ]
-        return _insert(connection, branch_id, entries, now)
-
-
-def _insert(
-    connection: Connection, branch_id: BranchId, entries: Sequence[Entry], now: datetime
-) -> tuple[StoredMessage, ...]:
-    rows = [
-        {
-            "branch_id": branch_id,
-            "position": entry.position,
-            "origin": entry.origin.value,
-            "created_at": now,
-            **encode(entry.message),
-        }
-        for entry in entries
-    ]
-    # One row is the usual case, and much cheaper than a list of one.
-    one = len(rows) == 1
-    added = connection.execute(_INSERT, rows[0]) if one else connection.execute(_INSERT_MANY, rows)
-    return tuple(
-        StoredMessage(
-            id=MessageId(row_id),
-            branch_id=branch_id,
-            position=entry.position,
-            message=entry.message,
-            origin=entry.origin,
-            created_at=now,
-        )
-        for row_id, entry in zip(added.scalars(), entries, strict=True)
-    )
 
 
 def _content_hash(messages: Sequence[Message], origin: Origin) -> bytes:
