@@ -68,6 +68,7 @@ class Assembler:
     """Assembles prompts that a *counter* counts, a *budget* bounds and a *policy* cuts."""
 
     def __init__(self, counter: TokenCounter, budget: Budget, policy: Policy | None = None) -> None:
+        self._counter = counter
         self._renderer = Renderer(counter)
         self._budget = budget
         self._policy = policy or Policy()
@@ -80,6 +81,7 @@ class Assembler:
             ContextOverflowError: pins and the core of the current turn are over the budget, and
                 the current turn may not be clipped or cannot be clipped enough.
         """
+        self._renderer = Renderer(self._counter)
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, self._budget)
         draft = fit_hits(draft, view.hits, self._renderer, self._budget)

@@ -10,17 +10,26 @@ from agentmem.types import Message, Role, TextPart, Tier, common_prefix
 
 
 class Renderer:
-    """What the assembler needs of a `TokenCounter`."""
+    """
+    What the assembler needs of a `TokenCounter`, for one prompt.
+
+    The same list of messages is asked for again and again while a prompt is made, so renders are
+    kept until the prompt is done.
+    """
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
+        self._rendered: dict[tuple[tuple[Message, ...], bool], RenderedChat] = {}
 
     @property
     def fingerprint(self) -> str:
         return self._counter.fingerprint
 
     def render(self, messages: Sequence[Message], *, generate: bool = True) -> RenderedChat:
-        return self._counter.render(messages, add_generation_prompt=generate)
+        key = (tuple(messages), generate)
+        if key not in self._rendered:
+            self._rendered[key] = self._counter.render(key[0], add_generation_prompt=generate)
+        return self._rendered[key]
 
     def length(self, messages: Sequence[Message], *, generate: bool = False) -> int:
         """Count the tokens of *messages* as a transcript of their own; none has none."""

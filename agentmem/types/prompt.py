@@ -1,6 +1,7 @@
 """What the model sees, and the account of what it does not."""
 
 import hashlib
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -222,7 +223,7 @@ class Prompt:
     @property
     def prompt_hash(self) -> str:
         """SHA-256 over the token ids: two prompts are the same bytes if this is the same."""
-        packed = b"".join(token.to_bytes(4, "little") for token in self.token_ids)
+        packed = struct.pack(f"<{len(self.token_ids)}I", *self.token_ids)
         return hashlib.sha256(packed).hexdigest()
 
     def explain(self) -> str:
