@@ -145,3 +145,22 @@ def test_every_prompt_fits_shows_each_pin_and_accounts_for_each_message(
         assert all(p.text in prompt.messages[0].text for p in chosen)
         assert replay.assemble().prompt_hash == prompt.prompt_hash
     assert replay.check() == ()
+
+
+class ShortCounter(WordCounter):
+    """Counts single messages too low, as for a template that adds something between two."""
+
+    def count(self, message):
+        return super().count(message) - 2
+
+
+def test_a_count_that_is_too_low_never_leads_over_the_budget():
+    """A slide to a low-water mark of 1.0 keeps all that seems to fit; the whole is counted."""
+    plain = Budget(context=101, reply=1, retrieved=0, summary=0, low_water=1.0)
+    replay = Replay(plain, counter=ShortCounter())
+    for number in range(30):
+        replay.say(say("user", words(3, f"u{number}")))
+        assert replay.assemble().num_tokens <= 100
+
+    assert replay.records != []
+    assert replay.check() == ()
