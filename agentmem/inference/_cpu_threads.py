@@ -3,7 +3,8 @@ How the CPU threads of one model wait for each other. To be imported before torc
 
 By default a thread that has nothing to do spins until the others are ready. Where two processes
 share the cores, each spins away the time that the other needs: a token that takes 0.05 s then
-takes 1.9 s (two processes on two cores). A short spin costs nothing measurable when alone.
+takes 1.9 s (SmolLM2, two processes on two cores, 0.09 s with a short spin). In quiet moments the
+fastest token took 0.047 s with either.
 """
 
 import os
