@@ -104,13 +104,13 @@ def test_as_much_is_kept_as_fits():
     assert agent.assemble().num_tokens == 40
 
 
-def test_results_are_clipped_before_the_users_own_message():
-    agent = replay(60)
-    agent.say(say("user", words(25)), call("a"), result("a", words(40)))
+def test_results_are_clipped_before_the_users_own_message_even_if_that_is_longer():
+    agent = replay(52)
+    agent.say(say("user", words(30)), call("a"), result("a", words(20)))
 
     prompt = agent.assemble()
 
-    assert prompt.messages[0].text == words(25)
+    assert prompt.messages[0].text == words(30)
     assert "clipped" in prompt.messages[-1].text
 
 
