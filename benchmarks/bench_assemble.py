@@ -10,7 +10,12 @@ tokens that it has in common with the prompt before is to be 0.93 on average, wi
 budget used. With --data FILE the conversations of a LoCoMo file are replayed, else one that is
 made up here.
 
-    python benchmarks/bench_assemble.py [--quick] [--data FILE]
+Beside peers: with --peers also the same session of 10,000 turns under LangChain's `trim_messages`
+with the same exact tokenizer, and OpenAI Agents' `SQLAlchemySession` reading its last 60 messages
+from SQLite. All three are measured in turns. A good ``langchain_over_ours`` is at least 50, a good
+``ours_over_openai_agents`` at most 1.5. The peers are installed by `make peers`.
+
+    python benchmarks/bench_assemble.py [--quick] [--data FILE] [--peers]
 """
 
 import argparse
@@ -23,14 +28,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from peers import Peers, Runs, compare, print_table, what_is_missing
 from report import print_json
 
 from agentmem import Budget, Memory, Session
 from agentmem.inference import DEFAULT_MODEL, LocalModel
+from agentmem.inference.weights import find_model
 from agentmem.protocols import TokenCounter
 from agentmem.types import BranchId, Message, Prompt, Role, Scope, TextPart, Tier, common_prefix
 
 BUDGET = Budget(context=4096, reply=512, retrieved=0)
+ROLE = "You are a friend who remembers what was said."
 PLACES = ("Sintra", "Cascais", "Belem", "Setubal", "Evora", "Porto", "Coimbra", "Faro")
 
 
@@ -39,7 +47,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shorter sessions, one replay")
     parser.add_argument("--data", type=Path, help="a file in LoCoMo's format")
+    parser.add_argument("--peers", action="store_true", help="measure others on the same session")
     options = parser.parse_args()
+    if options.peers and (hint := what_is_missing()) is not None:
+        parser.exit(2, f"{hint}\n")
     with LocalModel.load(DEFAULT_MODEL) as model, tempfile.TemporaryDirectory() as folder:
         counter = model.counter
         sizes = (100, 10_000) if options.quick else (100, 10_000, 100_000)
@@ -49,6 +60,8 @@ def main() -> None:
             replay(Path(folder) / f"replay{number}.db", counter, talk)
             for number, talk in enumerate(talks[:1] if options.quick else talks)
         ]
+        rounds = 4 if options.quick else 10
+        beside = beside_peers(Path(folder), counter, rounds) if options.peers else {}
     print(f"{'turns':>8} {'p50 ms':>8} {'p95 ms':>8}")
     for turns, row in growth.items():
         print(f"{turns:>8} {row['p50_ms']:>8} {row['p95_ms']:>8}")
@@ -58,6 +71,8 @@ def main() -> None:
         print(
             f"{number:>8}" + "".join(f" {cell:>6}" for cell in cells) + f" {row['balances']!s:>5}"
         )
+    if beside:
+        print_table(beside["peers"])
     print_json(
         {
             "growth_10k_over_100": round(growth[10_000]["p50_ms"] / growth[100]["p50_ms"], 3),
@@ -68,6 +83,7 @@ def main() -> None:
             "folds": sum(row["folds"] for row in replays),
             "balances": all(row["balances"] for row in replays),
             "named_once": all(row["named_once"] for row in replays),
+            **beside,
         }
     )
 
@@ -100,6 +116,38 @@ def measure_growth(
         }
         for size, taken in times.items()
     }
+
+
+def beside_peers(folder: Path, counter: TokenCounter, rounds: int) -> dict[str, Any]:
+    """Time assemblies, reads and trims of one session in turns, while the session goes on."""
+    runs: Runs = {"agentmem": [], "openai_agents": [], "langchain": [], "langchain_kept": []}
+    memory = Memory.open(f"sqlite:///{folder / 'beside.db'}", counter=counter, budget=BUDGET)
+    tokenizer = find_model(DEFAULT_MODEL, lambda _stage, _share: None) / "tokenizer.json"
+    with memory, Peers(tokenizer, folder / "peers.db") as peers:
+        session = memory.session("beside")
+        session.pin("role", ROLE)
+        _fill(memory, session, 10_000)
+        talk = [message for number in range(10_000) for message in _turn(number)]
+        peers.say([_message(Role.SYSTEM, ROLE), *talk])
+        for start in range(10_000, 10_000 + 5 * (rounds + 1), 5):
+            for number in range(start, start + 5):
+                _say_turn(session, number)
+                peers.say(_turn(number))
+                runs["agentmem"].append(_assemble(session))
+                runs["openai_agents"].append(peers.read(60))
+            runs["langchain"].append(peers.trim(BUDGET.prompt))
+            runs["langchain_kept"].append(peers.trim(BUDGET.prompt, is_kept=True))
+            if start == 10_000:
+                # The first round warms up.
+                runs = {name: [] for name in runs}
+    return compare(runs, peers.versions)
+
+
+def _assemble(session: Session) -> dict[str, Any]:
+    started = time.perf_counter()
+    prompt = session.assemble()
+    taken = time.perf_counter() - started
+    return {"seconds": taken, "messages": len(prompt.messages), "tokens": prompt.num_tokens}
 
 
 def _fill(memory: Memory, session: Session, turns: int) -> None:
@@ -157,7 +205,7 @@ def replay(path: Path, counter: TokenCounter, talk: Sequence[Message]) -> dict[s
     prompts: list[Prompt] = []
     with Memory.open(f"sqlite:///{path}", counter=counter, budget=BUDGET) as memory:
         session = memory.session("replay")
-        session.pin("role", "You are a friend who remembers what was said.")
+        session.pin("role", ROLE)
         for message in talk:
             session.append(message.role, message.text)
             if message.role is Role.USER:
