@@ -7,10 +7,12 @@ Where Alembic enters: on the caller's connection, or from its own command line i
 from alembic import context
 from sqlalchemy import Connection, create_engine
 
-from agentmem.store.schema import Base
+from agentmem.store.schema import Base, add_postgres_options
 
 
 def migrate(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        add_postgres_options()
     # SQLite cannot alter a table: batch mode copies it. Its DDL rolls back too, as BEGIN is ours.
     context.configure(
         connection=connection,

@@ -2,10 +2,12 @@ import subprocess
 import sys
 
 HEAVY = ("torch", "transformers", "faiss", "sentence_transformers")
+# Each costs a tenth of a second or more, and most programs need none of them.
+SLOW = ("alembic", "sqlalchemy.dialects.postgresql", "rich.progress", "numpy", "jinja2")
 
 
-def _loaded_by(statement):
-    program = f"{statement}\nimport sys; print([n for n in {HEAVY!r} if n in sys.modules])"
+def _loaded_by(statement, names=HEAVY):
+    program = f"{statement}\nimport sys; print([n for n in {names!r} if n in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
@@ -18,3 +20,16 @@ def test_importing_the_package_loads_no_model_library():
 
 def test_the_command_line_starts_without_a_model_library():
     assert _loaded_by("import agentmem.cli") == "[]"
+
+
+def test_importing_the_package_loads_no_migrations_and_no_other_dialect():
+    assert _loaded_by("import agentmem, agentmem.cli", SLOW) == "[]"
+
+
+def test_opening_a_database_that_is_up_to_date_loads_no_migrations(tmp_path):
+    open_it = (
+        f"from agentmem import Memory; Memory.open('sqlite:///{tmp_path / 'agent.db'}').close()"
+    )
+    assert "alembic" in _loaded_by(open_it, SLOW)
+
+    assert _loaded_by(open_it, SLOW) == "[]"

@@ -1,43 +1,37 @@
 """
 The revision of a database: find it out, move it, or refuse to touch it.
 
+Only moving it loads Alembic, which takes as long to load as half of everything else.
+
 A database belongs to agentmem alone. One that holds tables of something else is refused: names
 like ``session`` are too common to share. On PostgreSQL a schema of its own is enough
 (``?options=-csearch_path%3Dagentmem``).
 """
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import URL, Connection, inspect, text
 
 from agentmem.errors import SchemaVersionError
 from agentmem.store.engine import bare_engine, is_memory, parse_url, place_of
-from agentmem.store.failures import translated
+from agentmem.store.failures import one_line, translated
 
 T = TypeVar("T")
 
+REVISIONS: Final = ("0001", "0002")
+"""All migrations, oldest first. Kept here so that opening a database does not parse them."""
+
 _LOCK: Final = 0x6167656E746D656D  # "agentmem"
 _VERSION_TABLE: Final = "alembic_version"
+_VERSIONS: Final = text("SELECT version_num FROM alembic_version")
+
+Direction = Literal["upgrade", "downgrade"]
 
 
 def head() -> str:
     """Name the revision that this package reads and writes."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
-    assert revision is not None, "the package has no migrations"
-    return revision
-
-
-def revisions() -> tuple[str, ...]:
-    """Name all revisions that this package knows, newest first."""
-    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
-    return tuple(script.revision for script in scripts)
+    return REVISIONS[-1]
 
 
 def current(url: str) -> str | None:
@@ -61,7 +55,7 @@ def upgrade(url: str, revision: str = "head") -> str:
         SchemaVersionError: it is newer than this package, or holds the tables of something else.
         StoreError: it cannot be opened.
     """
-    return _migrate(parse_url(url), revision, command.upgrade)
+    return _migrate(parse_url(url), revision, "upgrade")
 
 
 def downgrade(url: str, revision: str) -> str | None:
@@ -72,7 +66,7 @@ def downgrade(url: str, revision: str) -> str | None:
         SchemaVersionError: as for `upgrade`, or no such revision lies behind.
         StoreError: it cannot be opened.
     """
-    _migrate(parse_url(url), revision, command.downgrade)
+    _migrate(parse_url(url), revision, "downgrade")
     return current(url)
 
 
@@ -87,11 +81,11 @@ def ensure_current(url: URL) -> None:
     found = _on_bare_connection(url, _revision)
     expected = head()
     if found is None:
-        _migrate(url, "head", command.upgrade)
+        _migrate(url, "head", "upgrade")
     elif found != expected:
         raise SchemaVersionError(
             f"the database {place_of(url)} is at revision {found} and this agentmem needs "
-            f"{expected}: run `agentmem db upgrade --url {place_of(url)}`",
+            f"{expected}: run `agentmem db upgrade --database {place_of(url)}`",
             found=found,
             expected=expected,
         )
@@ -99,23 +93,21 @@ def ensure_current(url: URL) -> None:
 
 def create_tables(connection: Connection) -> None:
     """Build the newest schema over an open connection: for a database in memory."""
-    command.upgrade(_config(connection), "head")
+    _step(connection, "head", "upgrade")
 
 
-def _config(connection: Connection | None = None) -> Config:
-    config = Config()
-    # The folder is read as a ConfigParser value, in which a percent sign begins a reference.
-    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    return config
+def _step(connection: Connection, revision: str, direction: Direction) -> None:
+    from agentmem.store.alembic_runner import CommandError, move  # noqa: PLC0415 - loads Alembic
 
-
-def _folder() -> Path:
-    """Find the migrations: inside an installed package, beside the package in a checkout."""
-    package = Path(__file__).parent.parent
-    packed = package / "migrations"
-    return packed if packed.is_dir() else package.parent / "migrations"
+    try:
+        move(connection, revision, direction)
+    except CommandError as error:
+        place = place_of(connection.engine.url)
+        raise SchemaVersionError(
+            f"cannot {direction} {place} to revision {revision!r}: {one_line(error)}",
+            found=_revision(connection),
+            expected=head(),
+        ) from error
 
 
 def _on_bare_connection(url: URL, work: Callable[[Connection], T]) -> T:
@@ -127,7 +119,7 @@ def _on_bare_connection(url: URL, work: Callable[[Connection], T]) -> T:
         engine.dispose()
 
 
-def _migrate(url: URL, revision: str, step: Callable[[Config, str], None]) -> str:
+def _migrate(url: URL, revision: str, direction: Direction) -> str:
     assert not is_memory(url), "a database in memory ends with its connection"
     engine = bare_engine(url)
     try:
@@ -140,14 +132,7 @@ def _migrate(url: URL, revision: str, step: Callable[[Config, str], None]) -> st
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             # Asked again under the lock: another process may have been first.
             _revision(connection)
-            try:
-                step(_config(connection), revision)
-            except CommandError as error:
-                raise SchemaVersionError(
-                    f"cannot bring {place_of(url)} to revision {revision!r}: {error}",
-                    found=_revision(connection),
-                    expected=head(),
-                ) from error
+            _step(connection, revision, direction)
             return _revision(connection) or "base"
     finally:
         engine.dispose()
@@ -164,8 +149,9 @@ def _revision(connection: Connection) -> str | None:
             found=None,
             expected=head(),
         )
-    found = MigrationContext.configure(connection).get_current_revision() if tables else None
-    if found is not None and found not in revisions():
+    rows = sorted(connection.scalars(_VERSIONS)) if tables else []
+    found = ", ".join(rows) or None
+    if found is not None and found not in REVISIONS:
         raise SchemaVersionError(
             f"the database {place} is at revision {found}, which this agentmem does not know "
             f"(its newest is {head()}): install a newer agentmem; nothing was changed",

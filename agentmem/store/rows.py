@@ -15,6 +15,7 @@ from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, ins
 
 from agentmem.errors import ConflictError, DamagedFileError, InvalidInputError, StoreError
 from agentmem.store.codec import decode
+from agentmem.store.columns import UtcDateTime
 from agentmem.store.schema import (
     AssemblyRow,
     Base,
@@ -22,7 +23,6 @@ from agentmem.store.schema import (
     PinRow,
     PinVersionRow,
     SessionRow,
-    UtcDateTime,
 )
 from agentmem.store.scoping import check_moment
 from agentmem.store.sessions import ensure_owner

@@ -5,51 +5,26 @@ A word that may grow (role, state, tier) is text and not a database enum, so tha
 no migration. JSON is text too: JSONB refuses some escapes and reorders keys.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
-    BigInteger,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     Row,
     Select,
     Text,
-    TypeDecorator,
     UniqueConstraint,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from agentmem.store.columns import BigInt, UtcDateTime
+
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 AnySelect: TypeAlias = Select[*tuple[Any, ...]]
-
-# SQLite numbers rows by itself only in a column of the type INTEGER.
-BigInt = BigInteger().with_variant(Integer, "sqlite")
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment, always aware and in UTC on our side. SQLite keeps it without a zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        assert value.tzinfo is not None, "a naive datetime reached the store"
-        moment = value.astimezone(UTC)
-        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
@@ -131,6 +106,9 @@ class BranchRow(Base):
     updated_at: Mapped[datetime]
 
 
+_PROMOTED = text("origin = 'promoted'")
+
+
 class MessageRow(Base):
     """One message; *position* is dense and unique in its branch."""
 
@@ -141,8 +119,7 @@ class MessageRow(Base):
             "ix_message_promoted",
             "branch_id",
             "position",
-            sqlite_where=text("origin = 'promoted'"),
-            postgresql_where=text("origin = 'promoted'"),
+            sqlite_where=_PROMOTED,
         ),
         {"sqlite_autoincrement": True},
     )
@@ -288,3 +265,15 @@ class SummaryRow(Base):
     author: Mapped[str]
     source_hash: Mapped[str]
     created_at: Mapped[datetime]
+
+
+def add_postgres_options() -> None:
+    """
+    Say of the tables what holds on PostgreSQL alone, for whoever compares them with a database.
+
+    Said in their classes it would load that dialect, with all its drivers, on every import.
+    """
+    (index,) = (
+        i for i in Base.metadata.tables["message"].indexes if i.name == "ix_message_promoted"
+    )
+    index.dialect_options["postgresql"]["where"] = _PROMOTED

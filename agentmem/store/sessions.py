@@ -14,7 +14,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.branches import find_branch, find_branches, to_branch_info
@@ -221,12 +220,15 @@ def ensure_owner(connection: Connection, scope: Scope) -> int:
     ).scalar_one()
 
 
-def _insert_unless_there(
-    connection: Connection, table: type[Base]
-) -> postgresql.Insert | sqlite.Insert:
+def _insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
     """Insert, or wait for the process that inserts the same, and do nothing."""
+    # The open database's own dialect is loaded; at the top each would load with all its drivers.
     if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - see above
+
         return postgresql.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - see above
+
     return sqlite.insert(table).on_conflict_do_nothing()
 
 

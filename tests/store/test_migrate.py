@@ -7,7 +7,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from agentmem.errors import SchemaVersionError
-from agentmem.store import Store, current, downgrade, head, migrate, upgrade
+from agentmem.store import Store, alembic_runner, current, downgrade, head, migrate, upgrade
 from agentmem.store.engine import parse_url
 from tests.builders import call, say
 from tests.store.processes import ROOT, finish, start
@@ -50,12 +50,18 @@ def test_migrations_build_exactly_the_tables_in_schema(new_url):
 
     engine = create_engine(parse_url(new_url))
     with engine.begin() as connection:
-        command.check(migrate._config(connection))
+        command.check(alembic_runner.config(connection))
     engine.dispose()
 
 
-def test_there_is_exactly_one_head():
-    assert len(ScriptDirectory.from_config(migrate._config()).get_heads()) == 1
+def test_the_listed_revisions_are_those_of_the_folder_and_have_one_head():
+    """If this fails, a migration was added and not listed in `migrate.REVISIONS`."""
+    scripts = ScriptDirectory.from_config(alembic_runner.config())
+
+    newest_first = [script.revision for script in scripts.walk_revisions()]
+
+    assert list(reversed(migrate.REVISIONS)) == newest_first
+    assert scripts.get_heads() == [head()]
 
 
 def test_an_empty_database_is_made_when_it_is_opened(new_url):
@@ -72,7 +78,7 @@ def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
         store.messages.append(scope, main, [say("user", "a"), call("1")], client_key="k")
         store.pins.set(scope, main, "a", "1")
 
-    for revision in migrate.revisions()[1:]:
+    for revision in reversed(migrate.REVISIONS[:-1]):
         assert downgrade(new_url, revision) == revision
     assert upgrade(new_url) == head()
 
@@ -95,7 +101,7 @@ def test_the_way_down_to_nothing_leaves_nothing(new_url):
 def test_an_older_database_is_refused_with_the_command_that_helps(new_url):
     upgrade(new_url, "0001")
 
-    with pytest.raises(SchemaVersionError, match="agentmem db upgrade --url") as caught:
+    with pytest.raises(SchemaVersionError, match="agentmem db upgrade --database") as caught:
         Store.open(new_url)
 
     assert (caught.value.found, caught.value.expected) == ("0001", head())
@@ -135,7 +141,7 @@ def test_a_newer_database_is_refused_and_not_touched(new_url, execute):
             attempt(new_url)
         assert (caught.value.found, caught.value.expected) == ("9999", head())
 
-    execute(new_url, "UPDATE alembic_version SET version_num = '9999'")
+    assert "branch" in tables(new_url)
 
 
 def test_a_database_of_something_else_is_refused_and_not_touched(new_url, execute):
@@ -155,6 +161,24 @@ def test_a_revision_that_does_not_exist_is_one_error(new_url):
         downgrade(new_url, "no-such")
 
     assert current(new_url) == head()
+
+
+def test_a_database_that_is_at_two_revisions_is_refused(new_url, execute):
+    upgrade(new_url)
+    execute(new_url, "INSERT INTO alembic_version VALUES ('0001')")
+
+    for attempt in (Store.open, upgrade, current):
+        with pytest.raises(SchemaVersionError, match=f"0001, {head()}"):
+            attempt(new_url)
+
+
+def test_an_older_revision_is_no_upgrade_and_a_newer_one_no_downgrade(new_url):
+    upgrade(new_url, "0001")
+
+    with pytest.raises(SchemaVersionError, match="cannot downgrade"):
+        downgrade(new_url, head())
+
+    assert current(new_url) == "0001"
 
 
 def test_processes_that_open_an_empty_database_at_once_make_it_once(new_url, scope):
