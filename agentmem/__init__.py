@@ -36,6 +36,7 @@ from agentmem.errors import (
     TranscriptError,
 )
 from agentmem.memory import Memory, ReplyStream, Session, Subtask
+from agentmem.protocols import Hit
 from agentmem.types import (
     Break,
     FinishReason,
@@ -75,6 +76,7 @@ __all__ = [
     "ExtractiveSummarizer",
     "FinishReason",
     "Form",
+    "Hit",
     "ImagePart",
     "InferenceConfig",
     "InferenceError",

@@ -3,6 +3,7 @@
 from agentmem.context.assembler import Assembler, BranchView, summarize_all
 from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
+from agentmem.context.draft import Block
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
@@ -12,6 +13,7 @@ from agentmem.context.turns import group_turns, legal_fork, open_calls
 __all__ = [
     "Assembler",
     "Before",
+    "Block",
     "BranchView",
     "DiscardOldResults",
     "ExtractiveSummarizer",

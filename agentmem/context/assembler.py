@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
-from agentmem.context.draft import Draft
+from agentmem.context.draft import Block, Draft
 from agentmem.context.fitting import Slide, fit_core, fit_hits, slide_window
 from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
@@ -21,7 +21,6 @@ from agentmem.protocols import Hit, TokenCounter
 from agentmem.types import (
     BranchId,
     Break,
-    Message,
     Pin,
     Prompt,
     Reuse,
@@ -48,6 +47,7 @@ class BranchView:
         summaries: those that *before* shows.
         inherited: positions up to this one are a parent's, not shown unless among *turns*.
         hits: what was recalled for this prompt.
+        blocks: what was recalled for earlier prompts and is kept where it was first shown.
         must_slide: let the window slide to its low-water mark even if it still fits.
     """
 
@@ -61,6 +61,7 @@ class BranchView:
     summaries: tuple[Summary, ...] = ()
     inherited: int = 0
     hits: tuple[Hit, ...] = ()
+    blocks: tuple[Block, ...] = ()
     must_slide: bool = False
 
 
@@ -110,7 +111,9 @@ class Assembler:
             core=core,
             loaded={s.position: s for turn in view.turns for s in turn.messages},
             folder=self.folder(),
-        )
+            blocks=view.blocks,
+            keep_recalled=self._policy.keep_recalled,
+        ).with_blocks_in_place()
 
     def _account(self, view: BranchView, draft: Draft, room: int) -> Prompt:
         rendered = self._renderer.render(draft.messages)
@@ -148,10 +151,10 @@ class Assembler:
         if view.before is None:
             return Reuse(common_tokens=0, broken_by=view.fresh)
 
-        def shared(messages: Sequence[Message] | None, *, is_whole: bool = False) -> int:
-            if messages is None:
+        def shared(num_shown: int | None, *, is_whole: bool = False) -> int:
+            if num_shown is None:
                 return self._renderer.shared(token_ids, replace(draft, summaries=()).system)
-            transcript = [*draft.system, *messages]
+            transcript = [*draft.system, *draft.in_place(draft.window[:num_shown])]
             # The whole prompt before ended with the generation prompt, which the next message
             # usually begins with.
             return self._renderer.shared(token_ids, transcript, generate=is_whole)

@@ -1,7 +1,7 @@
 """A prompt in the making: what it would show now."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentmem.context.folding import Folder
 from agentmem.context.pieces import Shown, Unit
@@ -22,6 +22,14 @@ _RECALL_HEADING = "Recalled from the earlier conversation:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What was recalled for an earlier prompt, before the message at position *anchor*."""
+
+    anchor: int
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """
     All parts of a prompt, in their order.
@@ -32,6 +40,9 @@ class Draft:
         core: what may never leave: the user's message, and the last round.
         loaded: every message that was read, by position.
         folder: sums up what leaves; None for no summaries.
+        hits: what was recalled for this prompt.
+        blocks: what was recalled for earlier ones and is kept where it was first shown.
+        keep_recalled: whether *hits* are to be kept too.
     """
 
     branch_id: BranchId
@@ -43,6 +54,8 @@ class Draft:
     loaded: Mapping[int, StoredMessage]
     folder: Folder | None
     hits: tuple[Hit, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    keep_recalled: bool = False
 
     @property
     def system(self) -> tuple[Message, ...]:
@@ -58,14 +71,8 @@ class Draft:
 
     @property
     def recalled(self) -> tuple[Message, ...]:
-        """The one message of all that was recalled, oldest first."""
-        hits = sorted(self.hits, key=lambda hit: (hit.stored.created_at, hit.stored.position))
-        lines = [
-            f"[{hit.stored.created_at:%Y-%m-%d %H:%M}, {hit.stored.message.role}] "
-            f"{hit.stored.message.text}"
-            for hit in hits
-        ]
-        return _one_message(Role.USER, "\n".join([_RECALL_HEADING, *lines]) if lines else "")
+        """The one message of all that was recalled for this prompt."""
+        return recall_message(self.hits)
 
     @property
     def current(self) -> tuple[Shown, ...]:
@@ -85,20 +92,58 @@ class Draft:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        return (
-            *self.system,
-            *messages_of(self.recent),
-            *self.recalled,
-            *messages_of(self.current),
-        )
+        recent, current = self.in_place(self.recent), self.in_place(self.current)
+        return (*self.system, *recent, *self.recalled, *current)
+
+    def in_place(self, shown: Sequence[Shown]) -> list[Message]:
+        """Give messages of the window as they are shown, with the blocks that stand before them."""
+        before = {block.anchor: recall_message(block.hits) for block in self.blocks}
+        messages: list[Message] = []
+        for piece in shown:
+            messages += [*before.get(piece.position, ()), piece.message]
+        return messages
+
+    def with_blocks_in_place(self) -> "Draft":
+        """Let go of the blocks whose turn is not shown any more."""
+        positions = {shown.position for shown in self.window}
+        blocks = tuple(block for block in self.blocks if block.anchor in positions)
+        return replace(self, blocks=blocks)
+
+    @property
+    def anchor(self) -> int | None:
+        """Position that the current turn begins with, before which its own block stands."""
+        return self.current[0].position if self.current else None
 
     def shown(self) -> Iterator[tuple[Shown, Tier]]:
         """Give each message of the branch that is shown, and the tier that shows it."""
         yield from ((shown, Tier.RECENT) for shown in self.recent)
         yield from ((shown, Tier.CURRENT) for shown in self.current)
-        for hit in self.hits:
-            if hit.is_local:
-                yield Shown(stored=hit.stored, message=hit.stored.message), Tier.RETRIEVED
+        for anchor, hits in self._recalled():
+            for hit in hits:
+                if hit.is_local:
+                    shown = Shown(stored=hit.stored, message=hit.stored.message, kept=anchor)
+                    yield shown, Tier.RETRIEVED
+
+    @property
+    def all_hits(self) -> tuple[Hit, ...]:
+        """Everything recalled that this prompt shows."""
+        return tuple(hit for _, hits in self._recalled() for hit in hits)
+
+    def _recalled(self) -> Iterator[tuple[int | None, tuple[Hit, ...]]]:
+        """Give what was recalled, with the position that it is kept before, if it is kept."""
+        yield from ((block.anchor, block.hits) for block in self.blocks)
+        yield (self.anchor if self.keep_recalled else None), self.hits
+
+
+def recall_message(hits: Sequence[Hit]) -> tuple[Message, ...]:
+    """Write *hits* as one message, oldest first, each with its time and who spoke."""
+    ordered = sorted(hits, key=lambda hit: (hit.stored.created_at, hit.stored.position))
+    lines = [
+        f"[{hit.stored.created_at:%Y-%m-%d %H:%M}, {hit.stored.message.role}] "
+        f"{hit.stored.message.text}"
+        for hit in ordered
+    ]
+    return _one_message(Role.USER, "\n".join([_RECALL_HEADING, *lines]) if lines else "")
 
 
 def messages_of(shown: Sequence[Shown]) -> list[Message]:

@@ -33,7 +33,7 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     Raises:
         ContextOverflowError: it does not fit and may not be clipped, or not enough.
     """
-    bare = replace(draft, summaries=(), older=(), rounds=(), hits=())
+    bare = replace(draft, summaries=(), older=(), rounds=(), hits=(), blocks=())
     if renderer.size(bare) <= budget.prompt:
         return draft
     if not budget.clip:
@@ -82,14 +82,19 @@ def fit_hits(draft: Draft, hits: tuple[Hit, ...], renderer: Renderer, budget: Bu
     """
     Take hits in the order of their scores, skipping those that do not fit.
 
-    What the window shows already is left out: nothing stands in a prompt twice.
+    What the prompt shows already is left out: nothing stands in it twice. A turn that has its
+    block already gets no second one, which would change what the model has seen of it.
     """
+    if draft.anchor in {block.anchor for block in draft.blocks}:
+        return draft
     seen = {shown.stored.id for shown in draft.window}
+    seen |= {hit.stored.id for block in draft.blocks for hit in block.hits}
+    room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
     for hit in sorted(hits, key=lambda one: (-one.score, one.stored.id)):
         if hit.stored.id in seen or hit.stored.message.is_blank:
             continue
         more = replace(draft, hits=(*draft.hits, hit))
-        if renderer.length(more.recalled) <= budget.retrieved_tokens:
+        if renderer.length(more.recalled) <= room:
             draft = more
             seen.add(hit.stored.id)
     return draft
@@ -120,10 +125,10 @@ def slide_window(
     draft = _stub(draft, policy)
     if renderer.size(draft) <= _halfway(budget) and slide is not Slide.NOW:
         return draft, room
-    sizes = [renderer.count_unit(unit) for unit in (*draft.older, *draft.rounds)]
+    sizes = [renderer.count_unit(unit, draft) for unit in (*draft.older, *draft.rounds)]
     limit = room - _summary_growth(draft, renderer, budget)
     if slide is not Slide.FILL:
-        core = renderer.count_unit(draft.core)
+        core = renderer.count_unit(draft.core, draft)
         limit = min(limit, int(budget.low_water * (room + core)) - core)
     first = keep_from(sizes, limit)
     slid = _drop(draft, first)
@@ -132,13 +137,18 @@ def slide_window(
     while renderer.size(slid) > budget.prompt and first < len(sizes):
         first += 1
         slid = _drop(draft, first)
-    while renderer.size(slid) > budget.prompt and (slid.hits or slid.summaries):
-        slid = (
-            replace(slid, hits=slid.hits[:-1])
-            if slid.hits
-            else replace(slid, summaries=slid.summaries[1:])
-        )
+    while renderer.size(slid) > budget.prompt and (slid.all_hits or slid.summaries):
+        slid = _without_one(slid)
     return slid, max(0, room)
+
+
+def _without_one(draft: Draft) -> Draft:
+    """Let the weakest hit go, then what was recalled earlier, then the oldest summary."""
+    if draft.hits:
+        return replace(draft, hits=draft.hits[:-1])
+    if draft.blocks:
+        return replace(draft, blocks=draft.blocks[1:])
+    return replace(draft, summaries=draft.summaries[1:])
 
 
 def _halfway(budget: Budget) -> int:
@@ -191,12 +201,13 @@ def _drop(draft: Draft, first: int) -> Draft:
         run = _run([shown for unit in leaving for shown in unit], draft)
         if run and draft.folder is not None:
             summaries = draft.folder.fold(draft.branch_id, summaries, run)
-    return replace(
+    kept = replace(
         draft,
         older=draft.older[num_older:],
         rounds=draft.rounds[num_rounds:],
         summaries=summaries,
     )
+    return kept.with_blocks_in_place()
 
 
 def _run(leaving: list[Shown], draft: Draft) -> list[StoredMessage]:

@@ -83,7 +83,7 @@ def shown_turns(turns: Iterable[Turn], layout: Sequence[Span]) -> list[list[Show
 
     What has left the window does not come back by itself: the window would move back and forth.
     """
-    spans = {p: span for span in layout for p in _positions(span) if span.tier is not None}
+    spans = {p: span for span in layout for p in _positions(span)}
     end = layout[-1].last if layout else 0
     return [
         [
@@ -96,8 +96,9 @@ def shown_turns(turns: Iterable[Turn], layout: Sequence[Span]) -> list[list[Show
 
 
 def _positions(span: Span) -> range:
-    # Summaries cover long runs, and no message of one is looked up here.
-    return range(0) if span.tier is Tier.SUMMARY else range(span.first, span.last + 1)
+    # Summaries and gaps cover long runs, and no message of one is looked up here.
+    is_long = span.tier in (None, Tier.SUMMARY)
+    return range(0) if is_long else range(span.first, span.last + 1)
 
 
 def _is_in_window(span: Span | None) -> bool:

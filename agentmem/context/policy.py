@@ -37,8 +37,11 @@ class Policy:
         summarizer: writes what stands for messages that left the window; None for no summaries.
         discardable: what gives way first; None for nothing before its turn.
         auto_pin: what is pinned as it is said; None for nothing.
+        keep_recalled: keep recalled messages where they were first shown, until their turn leaves
+            the window, and not only for one prompt: the prefix then goes on through them.
     """
 
     summarizer: Summarizer | None = field(default_factory=ExtractiveSummarizer)
     discardable: Discardable | None = None
     auto_pin: AutoPin | None = None
+    keep_recalled: bool = False

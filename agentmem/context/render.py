@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentmem.context.draft import Draft, messages_of
+from agentmem.context.draft import Block, Draft, recall_message
 from agentmem.context.pieces import Unit
 from agentmem.protocols import RenderedChat, TokenCounter
 from agentmem.types import Message, Role, TextPart, Tier, common_prefix
@@ -44,9 +44,14 @@ class Renderer:
     def count(self, message: Message) -> int:
         return self._counter.count(message)
 
-    def count_unit(self, unit: Unit) -> int:
-        """Count what *unit* adds to a transcript: good enough to choose by."""
-        return sum(self._counter.count(shown.message) for shown in unit)
+    def count_unit(self, unit: Unit, draft: Draft) -> int:
+        """Count what *unit* of *draft* adds to a transcript: good enough to choose by."""
+        return sum(self._counter.count(message) for message in draft.in_place(unit))
+
+    def count_blocks(self, blocks: Sequence[Block]) -> int:
+        """Count what was recalled earlier and is kept."""
+        messages = [message for block in blocks for message in recall_message(block.hits)]
+        return sum(self._counter.count(message) for message in messages)
 
     def count_text(self, text: str) -> int:
         """Count *text* as a message of its own, so rather a few tokens too many than too few."""
@@ -71,28 +76,23 @@ class Renderer:
         """
         pinned = self.length(replace(draft, summaries=()).system)
         system = self.length(draft.system)
-        body = [*messages_of(draft.recent), *draft.recalled, *messages_of(draft.current)]
+        recent, current = draft.in_place(draft.recent), draft.in_place(draft.current)
+        body = [*recent, *draft.recalled, *current]
         # Without a system message some templates put a text of their own before the first one.
         own = 0
         if not draft.system and body:
             own = max(0, self.length(body[:1]) - self._counter.count(body[0]))
-        return self._cut(draft, total, pinned=pinned, system=system, own=own)
-
-    def _cut(
-        self, draft: Draft, total: int, *, pinned: int, system: int, own: int
-    ) -> dict[Tier, int]:
-        so_far = list(draft.system)
-        end = system + own
+        parts = ((Tier.RECENT, recent), (Tier.RETRIEVED, draft.recalled), (Tier.CURRENT, current))
         tiers = {Tier.PINNED: pinned, Tier.SUMMARY: system - pinned}
-        parts = (
-            (Tier.RECENT, messages_of(draft.recent)),
-            (Tier.RETRIEVED, list(draft.recalled)),
-            (Tier.CURRENT, messages_of(draft.current)),
-        )
+        so_far, end = list(draft.system), system + own
         for tier, messages in parts:
             so_far += messages
             now = self.length(so_far) if messages else end
             tiers[tier] = now - end
             end = now
         tiers[Tier.TEMPLATE] = own + total - end
+        for block in draft.blocks:
+            size = self.count_blocks([block])
+            tiers[Tier.CURRENT if block.anchor == draft.anchor else Tier.RECENT] -= size
+            tiers[Tier.RETRIEVED] += size
         return tiers

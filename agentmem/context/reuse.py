@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentmem.context.pieces import Shown
-from agentmem.types import Break, Form, Message, Pin, Reuse, Span, Tier
+from agentmem.types import Break, Form, Pin, Reuse, Span, Tier
 
 
 class Shared(Protocol):
     """
-    Counts the tokens that the prompt begins with alike as a render.
+    Counts the tokens that the prompt begins with alike as a part of it.
 
-    Of the system message and *messages*, or for None of the pins alone; *is_whole* if these were
-    all of the prompt before.
+    The part is the system message and the first *num_shown* messages of the window, or for None
+    the pins alone; *is_whole* if that was all of the prompt before.
     """
 
-    def __call__(self, messages: Sequence[Message] | None, *, is_whole: bool = False) -> int: ...
+    def __call__(self, num_shown: int | None, *, is_whole: bool = False) -> int: ...
 
 
 PinVersions = tuple[tuple[str, int], ...]
@@ -60,17 +60,16 @@ def find_reuse(
     if _summaries(before.layout) != _summaries(layout):
         return Reuse(common_tokens=shared(None), broken_by=Break.FOLD)
     old = _forms(before.layout)
-    same: list[Message] = []
-    for piece, place in zip(window, old, strict=False):
-        if (piece.position, piece.form, piece.kept) != place:
-            break
-        same.append(piece.message)
-    if len(same) < len(old):
-        return Reuse(common_tokens=shared(same), broken_by=Break.FOLD)
-    if any(span.tier is Tier.RETRIEVED for span in before.layout):
-        first = next(i for i, p in enumerate(window) if p.position >= _current_start(before.layout))
-        return Reuse(common_tokens=shared(same[:first]), broken_by=Break.RETRIEVED)
-    return Reuse(common_tokens=shared(same, is_whole=True), broken_by=None)
+    pairs = zip(window, old, strict=False)
+    is_same = ((piece.position, piece.form, piece.kept) == place for piece, place in pairs)
+    num_same = next((i for i, same in enumerate(is_same) if not same), min(len(window), len(old)))
+    if num_same < len(old):
+        return Reuse(common_tokens=shared(num_same), broken_by=Break.FOLD)
+    if any(span.tier is Tier.RETRIEVED and span.kept is None for span in before.layout):
+        start = _current_start(before.layout)
+        num_before = sum(piece.position < start for piece in window)
+        return Reuse(common_tokens=shared(num_before), broken_by=Break.RETRIEVED)
+    return Reuse(common_tokens=shared(num_same, is_whole=True), broken_by=None)
 
 
 def _summaries(layout: Sequence[Span]) -> list[str | None]:

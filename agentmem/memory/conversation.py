@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
 from agentmem.context import Assembler
-from agentmem.errors import ConfigError, ConflictError, InvalidInputError
+from agentmem.errors import ConflictError
 from agentmem.memory.aio import AsyncReplyStream, finished, in_thread
-from agentmem.memory.history import History, pin_scope_of
+from agentmem.memory.arguments import bounded_sampling, pin_scope_of, role_of
+from agentmem.memory.history import History
 from agentmem.memory.loader import load_view
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
-from agentmem.protocols import GenerationRequest
+from agentmem.protocols import GenerationRequest, Hit
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
@@ -111,7 +112,7 @@ class Conversation(History):
         """
         parts = (TextPart(text=content),) if isinstance(content, str) else tuple(content)
         message = Message(
-            role=_role(role),
+            role=role_of(role),
             parts=tuple(part for part in parts if part != TextPart(text="")),
             tool_calls=tuple(tool_calls),
             tool_call_id=tool_call_id,
@@ -137,17 +138,19 @@ class Conversation(History):
             key, text = found
             self.pin(key, text, scope=PinScope.BRANCH)
 
-    def assemble(self, *, budget: Budget | None = None) -> Prompt:
+    def assemble(self, *, budget: Budget | None = None, hits: Sequence[Hit] = ()) -> Prompt:
         """
         Build the prompt for the state of now, and log it.
 
-        The same state gives the same bytes, in this process or another.
+        The same state gives the same bytes, in this process or another. *hits* are messages that
+        were recalled for it: the best of them stand before the current turn, within their share
+        of the budget, if the window does not show them anyway.
 
         Raises:
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with.
         """
-        return self._assemble(budget or self._runtime.budget, must_slide=False)
+        return self._assemble(budget or self._runtime.budget, hits=tuple(hits))
 
     def fold(self, *, budget: Budget | None = None) -> Prompt:
         """
@@ -162,12 +165,14 @@ class Conversation(History):
         """
         return self._assemble(budget or self._runtime.budget, must_slide=True)
 
-    def _assemble(self, budget: Budget, *, must_slide: bool) -> Prompt:
+    def _assemble(
+        self, budget: Budget, *, hits: tuple[Hit, ...] = (), must_slide: bool = False
+    ) -> Prompt:
         """Load, decide, log; and look again when the log has gone on meanwhile."""
         assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
         for attempt in range(_MAX_ATTEMPTS):
             view, previous = load_view(self._runtime, self._branch_id, budget)
-            prompt = assembler.assemble(replace(view, must_slide=must_slide))
+            prompt = assembler.assemble(replace(view, hits=hits, must_slide=must_slide))
             if previous is not None and _is_same(prompt, previous):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
@@ -184,6 +189,7 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
+        hits: Sequence[Hit] = (),
     ) -> ReplyStream:
         """
         Say *text* and answer it piece by piece; without *text*, answer what stands last.
@@ -196,10 +202,10 @@ class Conversation(History):
         """
         model = self._runtime.need_model()
         budget = budget or self._runtime.budget
-        sampling = _bounded(sampling or _DEFAULT_SAMPLING, budget)
+        sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
         if text is not None:
             self.append(Role.USER, text)
-        prompt = self.assemble(budget=budget)
+        prompt = self.assemble(budget=budget, hits=hits)
         self._first_prompt = self._first_prompt or prompt
         self._keep_served(prompt.token_ids)
         request = GenerationRequest(
@@ -215,6 +221,7 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
+        hits: Sequence[Hit] = (),
     ) -> Reply:
         """
         Say *text*, wait for the whole answer and store it; see `stream`.
@@ -223,7 +230,7 @@ class Conversation(History):
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
         """
-        stream = self.stream(text, sampling=sampling, budget=budget)
+        stream = self.stream(text, sampling=sampling, budget=budget, hits=hits)
         for _ in stream:
             pass
         return stream.reply
@@ -234,9 +241,10 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
+        hits: Sequence[Hit] = (),
     ) -> AsyncReplyStream:
         """Do what `stream` does, for ``async for``."""
-        stream = await finished(self.stream, text, sampling=sampling, budget=budget)
+        stream = await finished(self.stream, text, sampling=sampling, budget=budget, hits=hits)
         return AsyncReplyStream(stream)
 
     async def areply(
@@ -245,9 +253,10 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
+        hits: Sequence[Hit] = (),
     ) -> Reply:
         """Do what `reply` does, without blocking the event loop; cancelling ends the generation."""
-        async with await self.astream(text, sampling=sampling, budget=budget) as stream:
+        async with await self.astream(text, sampling=sampling, budget=budget, hits=hits) as stream:
             async for _ in stream:
                 pass
         return stream.reply
@@ -269,27 +278,9 @@ class Conversation(History):
         self._served.append(token_ids)
 
 
-def _bounded(sampling: Sampling, budget: Budget) -> Sampling:
-    """Bound the answer by the reply reserve, which the prompt has left free for it."""
-    if sampling.max_tokens is not None and sampling.max_tokens > budget.reply:
-        raise ConfigError(
-            f"max_tokens is {sampling.max_tokens} but the budget keeps {budget.reply} tokens for "
-            "the reply: lower max_tokens or raise Budget.reply"
-        )
-    return replace(sampling, max_tokens=sampling.max_tokens or budget.reply)
-
-
 def _is_same(prompt: Prompt, previous: AssemblyInfo) -> bool:
     return (prompt.head, prompt.layout, prompt.prompt_hash) == (
         previous.head,
         previous.layout,
         previous.prompt_hash,
     )
-
-
-def _role(role: Role | str) -> Role:
-    try:
-        return Role(role)
-    except ValueError as error:
-        names = ", ".join(Role)
-        raise InvalidInputError(f"there is no role {role!r}: it is one of {names}") from error

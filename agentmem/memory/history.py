@@ -6,6 +6,7 @@ from datetime import datetime
 from agentmem.context import Imbalance, check_conservation
 from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
+from agentmem.memory.arguments import pin_scope_of
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.snapshot import Snapshot
 from agentmem.types import (
@@ -120,17 +121,3 @@ class History:
     amessages = in_thread(messages)
     atruncations = in_thread(truncations)
     acheck = in_thread(check)
-
-
-def pin_scope_of(scope: PinScope | str) -> PinScope:
-    """
-    Read the name of a pin scope.
-
-    Raises:
-        InvalidInputError: there is no such scope.
-    """
-    try:
-        return PinScope(scope)
-    except ValueError as error:
-        names = ", ".join(PinScope)
-        raise InvalidInputError(f"there is no pin scope {scope!r}: one of {names}") from error

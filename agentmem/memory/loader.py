@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.context import Assembler, Before, BranchView, group_turns, summarize_all
+from agentmem.context import (
+    Assembler,
+    Before,
+    Block,
+    BranchView,
+    group_turns,
+    summarize_all,
+)
 from agentmem.memory.runtime import Runtime
-from agentmem.protocols import TokenCounter
+from agentmem.protocols import Hit, TokenCounter
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
@@ -62,6 +69,7 @@ def _view(
         recorded=own.layout if own is not None else (),
         summaries=_summaries(runtime, branch, previous),
         inherited=floor,
+        blocks=_blocks(runtime, branch, previous),
     )
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
         view = replace(view, summaries=_of_parent(runtime, branch, budget))
@@ -115,6 +123,20 @@ def _summaries(
     layout = previous.layout if previous is not None else ()
     keys = dict.fromkeys(span.source for span in layout if span.source is not None)
     return runtime.store.ledger.summaries(runtime.scope, branch.id, list(keys)) if keys else ()
+
+
+def _blocks(
+    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
+) -> tuple[Block, ...]:
+    """Read what earlier prompts recalled and kept in its place, if the policy still keeps it."""
+    if previous is None or not runtime.policy.keep_recalled:
+        return ()
+    hits: dict[int, list[Hit]] = {}
+    for span in previous.layout:
+        if span.tier is Tier.RETRIEVED and span.kept is not None:
+            found = runtime.store.messages.read(runtime.scope, branch.id, span.first, span.last)
+            hits.setdefault(span.kept, []).extend(Hit(stored=one, score=0.0) for one in found)
+    return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
 
 
 def _of_parent(runtime: Runtime, branch: BranchInfo, budget: Budget) -> tuple[Summary, ...]:

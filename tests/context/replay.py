@@ -3,7 +3,15 @@
 from dataclasses import replace
 from itertools import count
 
-from agentmem.context import Assembler, Before, BranchView, check_conservation, group_turns
+from agentmem.context import (
+    Assembler,
+    Before,
+    Block,
+    BranchView,
+    check_conservation,
+    group_turns,
+)
+from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
 from agentmem.types import AssemblyId, AssemblyInfo, BranchId, Tier
 from tests.builders import NOON, stored
@@ -36,10 +44,25 @@ class Replay:
             recorded=layout,
             summaries=tuple(self.summaries[key] for key in keys),
             hits=tuple(hits),
+            blocks=self._blocks(layout),
         )
         prompt = self.assembler.assemble(view)
         self._log(prompt)
         return prompt
+
+    def _blocks(self, layout):
+        anchors = sorted({s.kept for s in layout if s.tier is Tier.RETRIEVED} - {None})
+        return tuple(
+            Block(
+                anchor=anchor,
+                hits=tuple(
+                    Hit(stored=self.messages[s.first - 1], score=0.0)
+                    for s in layout
+                    if s.tier is Tier.RETRIEVED and s.kept == anchor
+                ),
+            )
+            for anchor in anchors
+        )
 
     def check(self):
         return check_conservation(self.assemblies, self.records, set(self.summaries))

@@ -1,5 +1,7 @@
 """What gives way first, and what never does."""
 
+from itertools import pairwise
+
 import pytest
 
 from agentmem.config import Budget
@@ -8,7 +10,7 @@ from agentmem.context.pieces import shown_turns
 from agentmem.errors import ContextOverflowError
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
-from agentmem.types import Form, Role, Rule, Span, Tier
+from agentmem.types import Break, Form, Role, Rule, Span, Tier
 from tests.builders import call, pin, result, say, stored, turns, words
 from tests.context.replay import Replay
 
@@ -222,6 +224,40 @@ def test_what_is_not_recalled_again_is_on_record():
     assert (record.rule, record.first, record.last) == (Rule.NOT_RETRIEVED, 1, 1)
     assert record.tier is Tier.RETRIEVED
     assert agent.check() == ()
+
+
+def recalling(turns, *, keep):
+    """Three messages a turn are recalled; the window holds some eight turns."""
+    policy = Policy(summarizer=None, keep_recalled=keep)
+    agent = replay(400, policy=policy, retrieved=120)
+    prompts = []
+    for number in range(turns):
+        agent.say(say("user", words(30, f"u{number}")))
+        hidden = agent.messages[: max(0, number - 14)][-3:]
+        hits = [Hit(stored=one, score=one.position) for one in hidden]
+        prompts.append(agent.assemble(hits))
+    assert agent.check() == ()
+    assert all(prompt.num_tokens <= 400 for prompt in prompts)
+    return prompts
+
+
+def test_recalled_text_at_the_tail_breaks_the_prefix_with_each_turn():
+    prompts = recalling(30, keep=False)
+
+    reasons = [prompt.reuse.broken_by for prompt in prompts[20:]]
+    assert set(reasons) <= {Break.RETRIEVED, Break.FOLD}
+
+
+def test_recalled_text_that_is_kept_in_its_place_breaks_no_prefix():
+    prompts = recalling(30, keep=True)
+
+    for one, other in pairwise(prompts):
+        if other.reuse.broken_by is None:
+            assert other.reuse.common_tokens >= one.num_tokens - 1
+            assert other.token_ids[: one.num_tokens - 1] == one.token_ids[:-1]
+    assert {prompt.reuse.broken_by for prompt in prompts[1:]} == {None, Break.FOLD}
+    assert sum(prompt.reuse.broken_by is None for prompt in prompts) > 15
+    assert prompts[-1].tokens_by_tier[Tier.RETRIEVED] > 0
 
 
 def test_the_count_of_a_prompt_is_that_of_its_messages():

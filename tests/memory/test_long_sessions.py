@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from agentmem.config import Budget
 from agentmem.context import PinTask, Policy
 from agentmem.memory import Memory
+from agentmem.protocols import Hit
 from agentmem.testing import ScriptedModel, WordCounter
 from agentmem.types import Break, Tier
 from tests.builders import words
@@ -133,3 +134,23 @@ def test_the_task_may_be_pinned_as_it_is_said(url):
         assert [(p.key, p.text) for p in session.pins()] == [
             ("task", "Find a hotel under 100 EUR.")
         ]
+
+
+def test_what_was_recalled_is_kept_in_its_place_over_a_restart(url):
+    budget, policy = Budget(context=400, reply=20), Policy(keep_recalled=True)
+    with Memory.open(url, model=ScriptedModel(), budget=budget, policy=policy) as memory:
+        session = memory.session("s")
+        for number in range(40):
+            session.reply(words(10, f"n{number}"))
+        hits = [Hit(stored=stored, score=1.0) for stored in session.messages(1, 2)]
+        first = session.reply("do you remember", hits=hits).prompt
+        assert "n0 n0" in first.text
+        before = session.reply("and then").prompt
+    with Memory.open(url, counter=WordCounter(), budget=budget, policy=policy) as memory:
+        session = memory.find("s")
+        session.append("user", "go on")
+        after = session.assemble()
+        assert session.check() == ()
+
+    assert before.reuse.broken_by is after.reuse.broken_by is None
+    assert "n0 n0" in after.text
