@@ -19,6 +19,8 @@ _VERSION = "1"
 
 _PRIVATE_USE = tuple(map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))))
 _MAX_REMEMBERED = 8192
+_MAX_RENDERS = 32
+"""A prompt takes about eight renders; half of the long ones are of the prompt before."""
 
 
 class ChatTokenizer:
@@ -39,6 +41,7 @@ class ChatTokenizer:
         self._fingerprint = _fingerprint(tokenizer, self._template.source)
         # Made here and not by decorating, so that they go when this object goes.
         self._counted = lru_cache(maxsize=_MAX_REMEMBERED)(self._count)
+        self._rendered = lru_cache(maxsize=_MAX_RENDERS)(self._render)
         self._spells = lru_cache(maxsize=_MAX_REMEMBERED)(self._spells_text)
 
     @property
@@ -64,6 +67,13 @@ class ChatTokenizer:
         Raises:
             TranscriptError: the template refuses these messages in this order.
         """
+        return self._rendered(tuple(messages), add_generation_prompt)
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,  # noqa: FBT001 - as it is remembered
+    ) -> RenderedChat:
         mark, edge = _unused_characters(messages)
         contents = [self._escape(self._template.content(m), mark) for m in messages]
         kept = [i for i, message in enumerate(messages) if self._keeps_ids(message)]
@@ -96,8 +106,8 @@ class ChatTokenizer:
     def _count(self, message: Message) -> int:
         for before, after in _neighbours(message):
             try:
-                with_it = self.render([*before, message, *after], add_generation_prompt=False)
-                without = self.render([*before, *after], add_generation_prompt=False)
+                with_it = self._render([*before, message, *after], add_generation_prompt=False)
+                without = self._render([*before, *after], add_generation_prompt=False)
             except TranscriptError:
                 continue
             return max(len(with_it.token_ids) - len(without.token_ids), 0)

@@ -273,6 +273,9 @@ def freeze(mapping: Mapping[Tier, int]) -> Mapping[Tier, int]:
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """Count the tokens that two sequences begin with alike."""
-    pairs = zip(one, other, strict=False)
     shorter = min(len(one), len(other))
+    # Mostly one goes on from the other, and slices are compared far faster than tokens.
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    pairs = zip(one, other, strict=False)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
