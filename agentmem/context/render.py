@@ -27,9 +27,11 @@ class Renderer:
 
     def render(self, messages: Sequence[Message], *, generate: bool = True) -> RenderedChat:
         key = (tuple(messages), generate)
-        if key not in self._rendered:
-            self._rendered[key] = self._counter.render(key[0], add_generation_prompt=generate)
-        return self._rendered[key]
+        rendered = self._rendered.get(key)
+        if rendered is None:
+            rendered = self._counter.render(key[0], add_generation_prompt=generate)
+            self._rendered[key] = rendered
+        return rendered
 
     def length(self, messages: Sequence[Message], *, generate: bool = False) -> int:
         """Count the tokens of *messages* as a transcript of their own; none has none."""
