@@ -14,7 +14,6 @@ from agentmem.types import (
     BranchState,
     Inherit,
     Message,
-    Origin,
     Prompt,
     Role,
     SessionInfo,
@@ -55,7 +54,7 @@ class _Forkable(Conversation):
             inherit=_inherit(inherit),
             at=legal_fork(tail, branch.head),
         )
-        return Subtask(self._runtime, info.id, self)
+        return Subtask(self._runtime, info.id)
 
     async def asubtask(self, name: str, *, inherit: Inherit | str = Inherit.ALL) -> "Subtask":
         """Do what `subtask` does; the subtask is an ``async with`` block too."""
@@ -100,9 +99,8 @@ class Subtask(_Forkable):
     back; its rows stay in the store. If the block raises, nothing goes back.
     """
 
-    def __init__(self, runtime: Runtime, branch_id: BranchId, parent: Conversation) -> None:
+    def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
         super().__init__(runtime, branch_id)
-        self._parent = parent
         self._promoted: list[Message] = []
 
     def promote(self, text: str, *, tool_call_id: str | None = None) -> None:
@@ -124,20 +122,14 @@ class Subtask(_Forkable):
 
     def end(self) -> None:
         """
-        End the subtask and hand back what was promoted.
+        End the subtask and hand back what was promoted, in one step: all of it or nothing.
 
         Raises:
-            ConflictError: it has ended already, or the parent has.
+            ConflictError: it has ended already, or the parent has and something was promoted.
+            TranscriptError: what was promoted as a result answers no open call of the parent.
         """
-        for index, message in enumerate(self._promoted):
-            self._store.messages.append(
-                self._scope,
-                self._parent.branch.id,
-                [message],
-                origin=Origin.PROMOTED,
-                client_key=f"promoted by branch {self._branch_id}, number {index}",
-            )
-        self._leave(BranchState.ENDED)
+        self._store.messages.merge(self._scope, self._branch_id, self._promoted)
+        self._free_scratch()
 
     def discard(self) -> None:
         """
@@ -146,7 +138,13 @@ class Subtask(_Forkable):
         Raises:
             ConflictError: it has ended already.
         """
-        self._leave(BranchState.DISCARDED)
+        self._store.sessions.set_state(
+            self._scope,
+            self._branch_id,
+            expected=BranchState.OPEN,
+            state=BranchState.DISCARDED,
+        )
+        self._free_scratch()
 
     def __enter__(self) -> Self:
         return self
@@ -174,12 +172,6 @@ class Subtask(_Forkable):
         trace: TracebackType | None,
     ) -> None:
         await finished(self.__exit__, kind, error, trace)
-
-    def _leave(self, state: BranchState) -> None:
-        self._store.sessions.set_state(
-            self._scope, self._branch_id, expected=BranchState.OPEN, state=state
-        )
-        self._free_scratch()
 
     def _free_scratch(self) -> None:
         """Drop the KV of what only this branch said; the parent's prefix stays cached."""

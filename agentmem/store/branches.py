@@ -1,10 +1,12 @@
 """Reading and locking branches: what every other part of the store begins with."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, select, update
 
+from agentmem.errors import ConflictError
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_id, is_owner, not_found, owner_digest
 from agentmem.types import BranchId, BranchInfo, BranchState, Inherit, Scope, SessionId
@@ -33,6 +35,11 @@ _LOCKED: Final = _ONE.with_for_update(of=BranchRow)
 _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
     BranchRow.id
 )
+_SET_STATE: Final = (
+    update(BranchRow)
+    .where(BranchRow.id == bindparam("branch"))
+    .values(state=bindparam("new"), updated_at=bindparam("moment"))
+)
 
 
 def find_branch(
@@ -52,6 +59,28 @@ def find_branch(
     if row is None:
         raise not_found("branch", branch_id, scope)
     return row
+
+
+def change_state(
+    connection: Connection,
+    locked: AnyRow,
+    *,
+    expected: BranchState,
+    state: BranchState,
+    moment: datetime,
+) -> None:
+    """
+    Set the state of a branch that the caller has locked.
+
+    Raises:
+        ConflictError: it is not in the state *expected*; nothing was changed.
+    """
+    if locked.state != expected:
+        raise ConflictError(
+            f"branch {locked.id} is {locked.state}, not {expected.value}: somebody else changed it "
+            "first; read it again and decide again"
+        )
+    connection.execute(_SET_STATE, {"branch": locked.id, "new": state.value, "moment": moment})
 
 
 def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -> list[AnyRow]:

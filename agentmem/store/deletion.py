@@ -56,6 +56,13 @@ _FORGET_SUMMARIES: Final = (
     )
     .values(text="")
 )
+# Whoever holds two branches has locked the older one first.
+_LOCK_IN_ORDER: Final = (
+    select(BranchRow.id)
+    .where(BranchRow.id.in_(bindparam("branches", expanding=True)))
+    .order_by(BranchRow.id)
+    .with_for_update()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +234,7 @@ def delete_sessions(connection: Connection, session_ids: Sequence[int]) -> Delet
 def _delete_branches(connection: Connection, branch_ids: Sequence[int]) -> Deleted:
     """Delete branches, the youngest first: SQLite bounds how deep one delete may cascade."""
     ordered = sorted(branch_ids)
+    connection.execute(_LOCK_IN_ORDER, {"branches": ordered})
     messages = connection.execute(_MESSAGE_IDS, {"branches": ordered}).scalars().all()
     for branch_id in reversed(ordered):
         connection.execute(delete(BranchRow).where(BranchRow.id == branch_id))

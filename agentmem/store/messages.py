@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.appending import append_plain, insert_entries
-from agentmem.store.branches import find_branch, lineage
+from agentmem.store.branches import change_state, find_branch, lineage
 from agentmem.store.calls import Transcript
 from agentmem.store.codec import decode, encode, to_json
 from agentmem.store.engine import Database
@@ -90,8 +90,7 @@ class Messages:
         """
         if not messages:
             raise InvalidInputError("there is no message to append")
-        if any(message.role is Role.SYSTEM for message in messages):
-            raise InvalidInputError("a system message is made from pins: set a pin instead")
+        _refuse_system(messages)
         if client_key is not None:
             check_name("client key", client_key)
         content = _content_hash(messages, origin) if client_key is not None else b""
@@ -110,6 +109,44 @@ class Messages:
             if client_key is not None:
                 _keep_key(connection, client_key, content, stored)
             return stored
+
+        return self._database.write(work)
+
+    def merge(
+        self, scope: Scope, branch_id: BranchId, messages: Sequence[Message]
+    ) -> tuple[StoredMessage, ...]:
+        """
+        End a branch and append *messages* to its parent as promoted, all or nothing.
+
+        The parent's transcript stays legal as in `append`. Without messages the parent is left as
+        it is, whatever its state.
+
+        Raises:
+            InvalidInputError: a message has the system role, or the branch has no parent.
+            TranscriptError: as in `append`.
+            SessionNotFoundError: no such branch of this scope.
+            ConflictError: the branch is not open, or its parent is not and should take messages.
+        """
+        _refuse_system(messages)
+
+        def work(connection: Connection) -> tuple[StoredMessage, ...]:
+            parent_id = find_branch(connection, scope, branch_id).parent_id
+            if parent_id is None:
+                raise InvalidInputError(f"branch {branch_id} is a main branch: it has no parent")
+            # The parent first, whose id is the smaller one: merges of branches that lie in one
+            # another, and deletions, lock in that order too.
+            parent = find_branch(connection, scope, parent_id, lock=True)
+            branch = find_branch(connection, scope, branch_id, lock=True)
+            change_state(
+                connection,
+                branch,
+                expected=BranchState.OPEN,
+                state=BranchState.ENDED,
+                moment=self._clock(),
+            )
+            if not messages:
+                return ()
+            return self._append_legal(connection, parent, messages, Origin.PROMOTED)
 
         return self._database.write(work)
 
@@ -195,6 +232,11 @@ class Messages:
         changes = {"last": transcript.head, "number": transcript.num_open, "moment": now}
         connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes})
         return stored
+
+
+def _refuse_system(messages: Sequence[Message]) -> None:
+    if any(message.role is Role.SYSTEM for message in messages):
+        raise InvalidInputError("a system message is made from pins: set a pin instead")
 
 
 def _content_hash(messages: Sequence[Message], origin: Origin) -> bytes:

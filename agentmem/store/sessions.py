@@ -12,11 +12,10 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    update,
 )
 
-from agentmem.errors import ConflictError, InvalidInputError
-from agentmem.store.branches import find_branch, find_branches, to_branch_info
+from agentmem.errors import InvalidInputError
+from agentmem.store.branches import change_state, find_branch, find_branches, to_branch_info
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, Base, BranchRow, OwnerRow, SessionRow
@@ -52,11 +51,6 @@ _BY_KEY: Final = _SESSIONS.where(SessionRow.key == bindparam("key"))
 # Equal times are told apart by the id, so that the order is the same each time.
 _NEWEST_FIRST: Final = _SESSIONS.order_by(
     func.max(BranchRow.updated_at).desc(), SessionRow.id.desc()
-)
-_SET_STATE: Final = (
-    update(BranchRow)
-    .where(BranchRow.id == bindparam("branch"), BranchRow.state == bindparam("expected"))
-    .values(state=bindparam("new"), updated_at=bindparam("now"))
 )
 
 
@@ -173,13 +167,7 @@ class Sessions:
 
         def work(connection: Connection) -> AnyRow:
             found = find_branch(connection, scope, branch_id, lock=True)
-            if found.state != expected:
-                raise ConflictError(
-                    f"branch {branch_id} is {found.state}, not {expected.value}: somebody else "
-                    "changed it first; read it again and decide again"
-                )
-            changes = {"branch": branch_id, "expected": expected.value, "new": state.value}
-            connection.execute(_SET_STATE, {**changes, "now": self._clock()})
+            change_state(connection, found, expected=expected, state=state, moment=self._clock())
             return find_branch(connection, scope, branch_id)
 
         return to_branch_info(self._database.write(work))

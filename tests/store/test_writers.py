@@ -1,16 +1,14 @@
 """Many writers of one session, and writers that die."""
 
 import os
-import random
-import signal
-import threading
+from functools import partial
 
 from agentmem.errors import ConflictError
 from agentmem.store import Store
 from agentmem.types import BranchState, Inherit
 from tests.builders import call, result, say
 from tests.store.invariants import check
-from tests.store.processes import finish, start
+from tests.store.processes import finish, numbers_until_killed, run_together, start
 
 APPEND_MANY = """
 import sys
@@ -48,24 +46,18 @@ def test_processes_lose_double_and_reorder_nothing(shared_url, scope):
 def test_writers_of_different_branches_and_pins_do_not_deadlock(shared_url, scope):
     with Store.open(shared_url) as store:
         main = store.sessions.get_or_create(scope, "trip").main
-        failures = []
 
         def work(number):
-            try:
-                for turn in range(15):
-                    store.messages.append(scope, main, [say("user", f"{number}")])
-                    task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=turn)
-                    store.messages.append(scope, task.id, [call("1")])
-                    store.pins.set(scope, task.id, f"k{turn % 3}", f"{number}-{turn}")
-                    store.sessions.set_state(
-                        scope, task.id, expected=BranchState.OPEN, state=BranchState.ENDED
-                    )
-            except Exception as error:  # noqa: BLE001 - shown by the assertion below
-                failures.append(error)
+            for turn in range(15):
+                store.messages.append(scope, main, [say("user", f"{number}")])
+                task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=turn)
+                store.messages.append(scope, task.id, [call("1")])
+                store.pins.set(scope, task.id, f"k{turn % 3}", f"{number}-{turn}")
+                store.sessions.set_state(
+                    scope, task.id, expected=BranchState.OPEN, state=BranchState.ENDED
+                )
 
-        _run_together(work, 4)
-
-        assert failures == []
+        assert run_together(*(partial(work, number) for number in range(4))) == []
         assert store.sessions.branch(scope, main).head == 60
         check(store)
 
@@ -86,7 +78,7 @@ def test_one_of_many_wins_a_compare_and_set(shared_url, scope):
                 except ConflictError:
                     outcomes.append(("lost", version))
 
-        _run_together(work, 4)
+        assert run_together(*(partial(work, number) for number in range(4))) == []
 
         won = [version for outcome, version in outcomes if outcome == "won"]
         assert len(won) == len(set(won))
@@ -99,7 +91,10 @@ def test_a_killed_writer_leaves_what_was_acknowledged_and_nothing_half(shared_ur
         main = store.sessions.get_or_create(scope, "trip").main
     acknowledged = []
     for kill in range(KILLS):
-        acknowledged += _write_until_killed(shared_url, scope, main, 1_000_000 * (kill + 1))
+        first = 1_000_000 * (kill + 1)
+        acknowledged += numbers_until_killed(
+            partial(_write_for_ever, shared_url, scope, main, first)
+        )
 
     with Store.open(shared_url) as store:
         stored = store.messages.read(scope, main)
@@ -115,37 +110,6 @@ def test_a_killed_writer_leaves_what_was_acknowledged_and_nothing_half(shared_ur
     )
     assert len(acknowledged) >= KILLS
     assert (present, doubled, half_written) == (len(acknowledged), 0, 0)
-
-
-def _run_together(work, number):
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def _write_until_killed(url, scope, main, first):
-    """Fork a writer, kill it at a random moment after its first append, and give its numbers."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            _write_for_ever(url, scope, main, first, writer)
-        finally:
-            os._exit(1)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        numbers = [int(pipe.readline())]
-        delay = random.uniform(0, 0.04)  # noqa: S311 - any moment will do
-        timer = threading.Timer(delay, os.kill, (child, signal.SIGKILL))
-        timer.start()
-        # A number that was cut by the kill has no end of line.
-        numbers += [int(line) for line in pipe if line.endswith("\n")]
-        timer.join()
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    return numbers
 
 
 def _write_for_ever(url, scope, main, number, pipe):
