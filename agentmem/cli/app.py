@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentmem.cli.admin import delete, export, import_, pins, purge
+from agentmem.cli.admin import Yes, delete, export, import_, pins, purge
 from agentmem.cli.options import (
     Database,
     Device,
@@ -26,7 +26,7 @@ from agentmem.cli.tables import (
 from agentmem.config import Budget, InferenceConfig, Sampling
 from agentmem.errors import AgentMemError, InvalidInputError
 from agentmem.memory import Memory
-from agentmem.store import current, upgrade
+from agentmem.store import current, downgrade, revisions, upgrade
 
 app = typer.Typer(
     name="agentmem",
@@ -162,6 +162,30 @@ def db_upgrade(database: Database = "sqlite:///agentmem.db") -> None:
 def db_current(database: Database = "sqlite:///agentmem.db") -> None:
     """Show the revision of the tables."""
     out.print(current(database) or "empty")
+
+
+@db.command("downgrade")
+def db_downgrade(
+    revision: Annotated[str, typer.Argument(metavar="REVISION", help="Or base: no tables.")],
+    database: Database = "sqlite:///agentmem.db",
+    *,
+    yes: Yes = False,
+) -> None:
+    """Take the tables back to an older revision, for an older agentmem."""
+    known = ("base", *revisions())
+    if revision not in known:
+        raise InvalidInputError(f"there is no revision {revision!r}: it is one of {known}")
+    before = current(database)
+    if before is None or before == revision:
+        out.print(f"already at {before or 'empty'}")
+        return
+    if not yes:
+        typer.confirm(
+            f"Go back from {before} to {revision}? "
+            "What only newer tables and columns hold is deleted.",
+            abort=True,
+        )
+    out.print(f"{before} → {downgrade(database, revision) or 'empty'}")
 
 
 def _key_and_text(pin: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What was said: sessions, branches, messages, pins and the log of prompts, in a database."""
 
 from agentmem.store.deletion import Deleted
-from agentmem.store.migrate import current, downgrade, head, upgrade
+from agentmem.store.migrate import current, downgrade, head, revisions, upgrade
 from agentmem.store.retention import StaleSession
 from agentmem.store.store import Store
 from agentmem.store.transfer import Transferred
@@ -14,5 +14,6 @@ __all__ = [
     "current",
     "downgrade",
     "head",
+    "revisions",
     "upgrade",
 ]

@@ -34,6 +34,11 @@ def head() -> str:
     return REVISIONS[-1]
 
 
+def revisions() -> tuple[str, ...]:
+    """Name all revisions that this package knows, oldest first."""
+    return REVISIONS
+
+
 def current(url: str) -> str | None:
     """
     Find out at which revision the database is; None when it is empty. It is left as it was.

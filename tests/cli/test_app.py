@@ -93,6 +93,37 @@ def test_db_upgrade_makes_the_tables_and_says_so_once(url):
     assert again.stdout.startswith("already at ")
 
 
+def test_db_downgrade_asks_before_it_deletes(written):
+    kept = agentmem("db", "downgrade", "0001", "--database", written, stdin="n\n")
+    current = agentmem("db", "current", "--database", written).stdout.strip()
+    gone = agentmem("db", "downgrade", "0001", "--database", written, stdin="y\n")
+
+    assert (kept.returncode, gone.returncode) == (130, 0)
+    assert "is deleted" in kept.stdout
+    assert f"{current} → 0001" in gone.stdout
+    assert agentmem("db", "current", "--database", written).stdout == "0001\n"
+
+
+def test_db_downgrade_goes_back_to_nothing_and_says_so_once(written):
+    first = agentmem("db", "downgrade", "base", "--yes", "--database", written)
+    again = agentmem("db", "downgrade", "base", "--yes", "--database", written)
+
+    assert first.stdout.endswith(" → empty\n")
+    assert again.stdout == "already at empty\n"
+
+
+def test_db_downgrade_to_a_newer_revision_is_one_line(url):
+    agentmem("db", "upgrade", "--database", url)
+    newest = agentmem("db", "current", "--database", url).stdout.strip()
+    agentmem("db", "downgrade", "0001", "--yes", "--database", url)
+
+    done = agentmem("db", "downgrade", newest, "--yes", "--database", url)
+
+    assert done.returncode == 2
+    assert "cannot downgrade" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_database_of_a_newer_revision_is_refused(written, tmp_path):
     with sqlite3.connect(tmp_path / "agent.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -114,6 +145,7 @@ def test_a_database_of_a_newer_revision_is_refused(written, tmp_path):
         (["show", "nowhere", "--database", "sqlite://"], "nowhere"),
         (["show"], "session"),
         (["truncations", "trip", "--bad"], "--bad"),
+        (["db", "downgrade", "no-such", "--yes"], "no-such"),
         (["nonsense"], "nonsense"),
         (["chat", "--pin", "novalue", "--database", "sqlite://"], "novalue"),
         (["chat", "--context", "10", "--max-tokens", "20"], "10"),
