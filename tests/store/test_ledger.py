@@ -1,8 +1,11 @@
+import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from agentmem.errors import InvalidInputError, SessionNotFoundError
+from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
+from agentmem.store import Store
 from agentmem.types import (
     Form,
     Inherit,
@@ -17,6 +20,8 @@ from agentmem.types import (
     freeze,
 )
 from tests.builders import say
+from tests.store.invariants import check
+from tests.store.processes import finish, run_together, start
 
 
 def prompt_of(branch_id, *, head=3, truncated=False, **fields):
@@ -178,3 +183,74 @@ def test_the_last_prompt_up_to_a_position_is_the_one_of_then(store, scope, main)
 
     assert store.ledger.last(scope, main, **keys, up_to=4).id == early.assembly_id
     assert store.ledger.last(scope, main, **keys, up_to=2) is None
+
+
+def test_writers_that_show_the_same_new_summary_all_log_it_and_store_it_once(store, scope, main):
+    number, turns = 4, 6
+    gate = threading.Barrier(number, timeout=20)
+
+    def work(index):
+        for turn in range(turns):
+            gate.wait()
+            shared = (summary(main, f"turn {turn}"), summary(main, f"{index}-{turn}"))
+            store.ledger.record(scope, prompt_of(main, summaries=shared, truncated=True))
+
+    assert run_together(*(partial(work, index) for index in range(number))) == []
+
+    session_id = store.sessions.branch(scope, main).session_id
+    assert len(store.ledger.assemblies(scope, session_id)) == number * turns
+    assert len(store.ledger.truncations(scope, session_id)) == number * turns
+    written = sorted(item.text for item in store.ledger.summaries(scope, main))
+    own = [f"{index}-{turn}" for index in range(number) for turn in range(turns)]
+    assert written == sorted(own + [f"turn {turn}" for turn in range(turns)])
+    check(store)
+
+
+def test_one_of_many_goes_on_from_the_same_prompt(store, scope, main, last):
+    """The others are told, and leave neither prompt nor summary behind."""
+    number = 4
+    gate = threading.Barrier(number, timeout=20)
+    before, won = None, []
+    for turn in range(5):
+
+        def work(index, turn=turn, before=before):
+            gate.wait()
+            shown = (summary(main, f"{index}-{turn}"),)
+            try:
+                store.ledger.record(scope, prompt_of(main, summaries=shown), after=before)
+                won.append(f"{index}-{turn}")
+            except ConflictError:
+                pass
+
+        assert run_together(*(partial(work, index) for index in range(number))) == []
+        assert len(won) == turn + 1
+        before = last(main).id
+
+    assert sorted(item.text for item in store.ledger.summaries(scope, main)) == sorted(won)
+
+
+RECORD_MANY = """
+import sys
+from agentmem.store import Store
+from agentmem.types import BranchId, Scope
+from tests.store.test_ledger import prompt_of, summary
+
+url, branch = sys.argv[1], BranchId(int(sys.argv[2]))
+with Store.open(url) as store:
+    for turn in range(20):
+        prompt = prompt_of(branch, summaries=(summary(branch, str(turn)),))
+        store.ledger.record(Scope(namespace="tests", user="u42"), prompt)
+"""
+
+
+def test_processes_that_show_the_same_new_summaries_all_log_them(shared_url, scope):
+    with Store.open(shared_url) as store:
+        main = store.sessions.get_or_create(scope, "trip").main
+
+        for process in [start(RECORD_MANY, shared_url, main) for _ in range(3)]:
+            finish(process)
+
+        session_id = store.sessions.branch(scope, main).session_id
+        assert len(store.ledger.assemblies(scope, session_id)) == 60
+        assert len(store.ledger.summaries(scope, main)) == 20
+        check(store)
