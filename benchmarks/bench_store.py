@@ -75,7 +75,7 @@ def measure(url: str, *, quick: bool) -> dict[str, float]:
     with Store.open(url) as store:
         ours, core = interleaved(store, number)
         one_writer, four_writers, lost, doubled = many_writers(store, url)
-        short_read, long_read = tail_reads(store, long)
+        short_read, long_read, growth = tail_reads(store, long)
     return {
         "appends_per_s": round(ours),
         "core_per_s": round(core),
@@ -87,7 +87,7 @@ def measure(url: str, *, quick: bool) -> dict[str, float]:
         "doubled": doubled,
         "tail_read_ms_short": round(short_read * 1e3, 3),
         "tail_read_ms_long": round(long_read * 1e3, 3),
-        "tail_read_growth": round(long_read / short_read, 3),
+        "tail_read_growth": round(growth, 3),
         "long_session": long,
     }
 
@@ -183,8 +183,8 @@ def write(url: str, asked: Any, done: Any) -> None:
             done.put(time.time())
 
 
-def tail_reads(store: Store, long: int) -> tuple[float, float]:
-    """Time the last 50 messages of a session of 1,000 and of *long*."""
+def tail_reads(store: Store, long: int) -> tuple[float, float, float]:
+    """Time the last 50 messages of a session of 1,000 and of *long*, in pairs."""
     branches = []
     for size in (1000, long):
         branch = store.sessions.get_or_create(SCOPE, f"{size} messages").main
@@ -196,10 +196,12 @@ def tail_reads(store: Store, long: int) -> tuple[float, float]:
         assert len(store.messages.read(SCOPE, branch, size - 49, size)) == 50
 
     times: list[list[float]] = [[], []]
-    for _ in range(60):
-        for kept, (branch, size) in zip(times, branches, strict=True):
+    both = list(zip(times, branches, strict=True))
+    for turn in range(300):
+        for kept, (branch, size) in both if turn % 2 else reversed(both):
             kept.append(seconds(lambda branch=branch, size=size: read(branch, size), 1))
-    return statistics.median(times[0]), statistics.median(times[1])
+    growth = statistics.median(slow / fast for fast, slow in zip(*times, strict=True))
+    return statistics.median(times[0]), statistics.median(times[1]), growth
 
 
 @contextmanager
