@@ -9,12 +9,13 @@ from itertools import chain
 from typing import Any
 
 from agentmem.errors import TranscriptError
-from agentmem.inference.chat_template import ChatTemplate, Entry
+from agentmem.inference.chat_template import ChatTemplate
 from agentmem.inference.encoder import Encoder
+from agentmem.inference.splice import splice
 from agentmem.protocols import RenderedChat
-from agentmem.types import Message, Role, TextPart, ToolCall
+from agentmem.types import GeneratedIds, Message, Role, TextPart, ToolCall
 
-_VERSION = "1"
+_VERSION = "2"
 """Part of the fingerprint: to be raised when the same messages come to give other ids."""
 
 _PRIVATE_USE = tuple(map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))))
@@ -42,6 +43,8 @@ class ChatTokenizer:
         # Made here and not by decorating, so that they go when this object goes.
         self._counted = lru_cache(maxsize=_MAX_REMEMBERED)(self._count)
         self._rendered = lru_cache(maxsize=_MAX_RENDERS)(self._render)
+        self._rewritten = lru_cache(maxsize=_MAX_REMEMBERED)(self._count_rewritten)
+        self._num_rewritten = 0
         self._spells = lru_cache(maxsize=_MAX_REMEMBERED)(self._spells_text)
 
     @property
@@ -53,6 +56,25 @@ class ChatTokenizer:
     def control_ids(self) -> frozenset[int]:
         """The ids that message text never becomes."""
         return self._encoder.control_ids
+
+    @property
+    def is_concatenative(self) -> bool:
+        """
+        Tell whether the template writes each message once and for all, byte for byte.
+
+        Where it trims, merges, strips thoughts or rewrites what came before, prompts may break
+        their prefix although nothing left the window; see `num_rewritten`.
+        """
+        return self._template.is_concatenative
+
+    @property
+    def num_rewritten(self) -> int:
+        """
+        How many answers of this model were shown to it in other ids than it generated.
+
+        The template showed other text than was generated, and what it writes wins.
+        """
+        return self._num_rewritten
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Spell *token_ids*, control tokens included."""
@@ -76,23 +98,20 @@ class ChatTokenizer:
     ) -> RenderedChat:
         mark, edge = _unused_characters(messages)
         contents = [self._escape(self._template.content(m), mark) for m in messages]
-        kept = [i for i, message in enumerate(messages) if self._keeps_ids(message)]
         full = self._write(messages, contents, mark, add_generation_prompt)
-        spliced = full
+        kept = [i for i, message in enumerate(messages) if self._keeps_ids(message)]
+        parts: list[str | int] = [full]
         if kept:
             shown = list(contents)
             for i in kept:
                 shown[i] = f"{edge}{i}{edge}"
-            spliced = self._write(messages, shown, mark, add_generation_prompt)
-            found = re.split(f"{edge}([0-9]+){edge}", spliced)
-            if found[1::2] != [str(i) for i in kept] or full != "".join(
-                contents[int(part)] if odd % 2 else part for odd, part in enumerate(found)
-            ):
-                # The template rewrites what was said, so what it writes wins.
-                spliced = full
+            marked = self._write(messages, shown, mark, add_generation_prompt)
+            parts = splice(full, marked, contents, edge)
+        for index in set(range(len(messages))) - set(parts):
+            self._note_rewritten(messages[index].generated)
         return RenderedChat(
             text=full.replace(mark, ""),
-            token_ids=tuple(self._ids(spliced, messages, mark, edge)),
+            token_ids=tuple(self._ids(parts, messages, mark)),
         )
 
     def count(self, message: Message) -> int:
@@ -137,18 +156,16 @@ class ChatTokenizer:
         def escape(text: str) -> str:
             return self._escape(text, mark)
 
-        entries: list[Entry] = self._template.entries(messages, contents, escape)
-        return self._template.render(entries, add_generation_prompt=prompt)
+        return self._template.write(messages, contents, escape, add_generation_prompt=prompt)
 
-    def _ids(self, text: str, messages: Sequence[Message], mark: str, edge: str) -> list[int]:
+    def _ids(self, parts: Sequence[str | int], messages: Sequence[Message], mark: str) -> list[int]:
         ids: list[int] = []
-        runs: list[str] = []
-        for odd, part in enumerate(re.split(f"{edge}([0-9]+){edge}", text)):
-            if not odd % 2:
+        for part in parts:
+            if isinstance(part, str):
                 runs = part.split(mark)
                 # The empty run says that something came before.
-                ids += self._encoder.encode(["", *runs] if odd else runs)
-            elif (generated := messages[int(part)].generated) is not None:
+                ids += self._encoder.encode(["", *runs] if ids else runs)
+            elif (generated := messages[part].generated) is not None:
                 ids += generated.token_ids
         return ids
 
@@ -172,8 +189,15 @@ class ChatTokenizer:
             and generated.fingerprint == self.fingerprint
             and not message.tool_calls
             and bool(generated.token_ids)
-            and self._spells(generated.token_ids, message.text)
+            and self._spells(generated.token_ids, self._template.content(message))
         )
+
+    def _note_rewritten(self, generated: GeneratedIds | None) -> None:
+        if generated is not None and generated.fingerprint == self.fingerprint:
+            self._rewritten(generated)
+
+    def _count_rewritten(self, _: GeneratedIds) -> None:
+        self._num_rewritten += 1
 
     def _spells_text(self, token_ids: tuple[int, ...], text: str) -> bool:
         return self.control_ids.isdisjoint(token_ids) and self.decode(token_ids) == text
@@ -206,7 +230,8 @@ def _neighbours(message: Message) -> Iterator[tuple[list[Message], list[Message]
         yield [user], []
     else:
         call = ToolCall(id=message.tool_call_id or "c", name=message.name or "f")
-        yield [user, Message(role=Role.ASSISTANT, tool_calls=(call,))], []
+        # Some templates write the newest answer in another way than those before it.
+        yield [user, Message(role=Role.ASSISTANT, tool_calls=(call,))], [answer]
 
 
 def _fingerprint(tokenizer: Any, template: str) -> str:

@@ -37,6 +37,17 @@ def test_calls_are_handed_to_a_template_that_takes_them():
     assert controls(rendered, counter) == [256, 257] * 2
 
 
+def test_arguments_are_handed_over_as_text_to_a_template_that_joins_texts():
+    call = ToolCall(id="c", name="look", arguments='{"b": "<|im_end|>"}')
+    joined = WITH_CALLS.replace("c.function.arguments | tojson", "'' + c.function.arguments")
+    counter = with_template(joined)
+
+    rendered = counter.render([say("user", "q"), say("assistant", tool_calls=(call,))])
+
+    assert rendered.text.endswith('<call>look{"b": "<|im_end|>"}<|im_end|>')
+    assert controls(rendered, counter) == [256, 257] * 2
+
+
 REFUSES = "{% if m.role == 'R' %}{{ raise_exception('no R here') }}{% endif %}"
 
 

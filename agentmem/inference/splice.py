@@ -1,0 +1,44 @@
+"""Puts generated ids in the place of what they spell, where the template shows just that."""
+
+import re
+from collections.abc import Sequence
+
+_SPACE = re.compile(r"\s*")
+
+
+def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[str | int]:
+    """
+    Split *full* at the contents that *marked* stands for, and name those by their index.
+
+    A content that the template has trimmed is left in its text. If more than that is different,
+    the template looks into what is said, and nothing is split: what it writes wins.
+
+    Args:
+        full: a rendered transcript.
+        marked: the same with some of the contents replaced by their index between two edges.
+        contents: the text of each message.
+        edge: a character that occurs nowhere else.
+    """
+    parts: list[str | int] = [""]
+    end = 0
+    for odd, part in enumerate(re.split(f"{edge}([0-9]+){edge}", marked)):
+        index = int(part) if odd % 2 else None
+        written = part if index is None else _as_shown(contents[index], full, end)
+        if not full.startswith(written, end):
+            return [full]
+        end += len(written)
+        if index is not None and written == contents[index]:
+            parts += [index, ""]
+        else:
+            parts[-1] = f"{parts[-1]}{written}"
+    return parts if end == len(full) else [full]
+
+
+def _as_shown(content: str, full: str, begin: int) -> str:
+    """Give *content* or what trimming leaves of it, whichever stands in *full* at *begin*."""
+    ahead = _SPACE.match(full, begin)
+    num_left = len(ahead[0]) if ahead else 0
+    num_said = len(content) - len(content.lstrip())
+    content = content[max(0, num_said - num_left) :]
+    trimmed = (content, content.rstrip("\n"), content.rstrip())
+    return next((text for text in trimmed if full.startswith(text, begin)), content)

@@ -1,0 +1,144 @@
+"""
+Finds out what a chat template takes, by trying.
+
+Each way to write something is tried on transcripts of every legal shape. It is taken up if all of
+them are still shown: every text, in the order in which it was said.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count, pairwise
+from typing import Any, Protocol
+
+from agentmem.errors import TranscriptError
+from agentmem.inference.transcript import Calls, Traits
+from agentmem.types import Message, Role, TextPart, ToolCall
+
+
+class Write(Protocol):
+    """Writes messages in the form of some traits."""
+
+    def __call__(
+        self, messages: Sequence[Message], traits: Traits, *, add_generation_prompt: bool
+    ) -> str: ...
+
+
+# Each letter is a message: s(ystem), u(ser), a(ssistant), c(all), t(ext and a call), p(arallel
+# calls), r(esult of the oldest open call), n(ewest open call's result), x (result of no call).
+_SHAPES = (
+    *("u", "su", "sua", "suau", "s", "ssu", "uu", "suu", "uaau", "auu"),
+    *("a", "au", "sau", "sa", "x", "xa", "sxu", "c", "scr", "cra", "cru"),
+    *("ucra", "ucrcra", "sucrau", "sucr", "uacra", "ucru", "ucrua", "ucar", "ucara", "ucuru"),
+    *("utra", "utru", "utrtra", "ptu", "upnra", "upnru", "uprnau", "supnr", "urxau"),
+)
+
+# Each line is a question with its possible answers, the best first; none of them may be right.
+_QUESTIONS: tuple[tuple[dict[str, Any], ...], ...] = (
+    ({"repeats": True},),
+    ({"system": True},),
+    ({"systems": True},),
+    ({"system_alone": True},),
+    tuple(
+        {"calls": Calls(as_text=as_text, short_ids=short_ids)}
+        for as_text in (False, True)
+        for short_ids in (False, True)
+    ),
+    ({"parallel": True},),
+    ({"text_with_calls": True},),
+    ({"loose_results": True},),
+    ({"any_first": True},),
+)
+
+
+def find_traits(write: Write) -> Traits:
+    """Find the traits of the template that *write* uses."""
+    traits = Traits()
+    shown = [probe for probe in map(_probe, _SHAPES) if _shows(write, probe, traits)]
+    for answers in _QUESTIONS:
+        for answer in answers:
+            better = replace(traits, **answer)
+            if shown and all(_shows(write, probe, better) for probe in shown):
+                traits = better
+                break
+    return traits
+
+
+def only_appends(write: Write, traits: Traits) -> bool:
+    """
+    Tell whether each message is written once and for all, byte for byte.
+
+    It is not where a template trims, merges, strips thoughts, or writes the last message in
+    another way than those before.
+    """
+    spaced = [_say(Role.USER, " u\n"), _say(Role.ASSISTANT, "\n a "), _say(Role.USER, " v ")]
+    thought = _say(Role.ASSISTANT, "<think>\nt\n</think>\n\nb")
+    messages = [*_probe("sucra"), *_probe("aau"), thought, *spaced, *spaced]
+    starts = [messages[:end] for end in range(1, len(messages) + 1)]
+    try:
+        texts = [write(start, traits, add_generation_prompt=False) for start in starts]
+    except TranscriptError:
+        return False
+    return all(
+        after.startswith(before) and message.text in after[len(before) :]
+        for (before, after), message in zip(pairwise(["", *texts]), messages, strict=True)
+    )
+
+
+def _shows(write: Write, probe: Sequence[Message], traits: Traits) -> bool:
+    try:
+        text = write(probe, traits, add_generation_prompt=True)
+    except TranscriptError:
+        return False
+    return _in_order(_words(probe), text)
+
+
+def _in_order(words: Iterable[str], text: str) -> bool:
+    end = 0
+    for word in words:
+        begin = text.find(word, end)
+        if begin < 0:
+            return False
+        end = begin + len(word)
+    return True
+
+
+def _words(probe: Iterable[Message]) -> Iterator[str]:
+    for message in probe:
+        if message.text:
+            yield message.text
+        for call in message.tool_calls:
+            yield call.name
+            for key, value in call.parsed_arguments().items():
+                yield from (key, value)
+
+
+def _probe(shape: str) -> tuple[Message, ...]:
+    """Write a transcript of that shape in which no word occurs twice."""
+    numbers = count(1)
+    waiting: list[str] = []
+    messages = []
+    for letter in shape:
+        word = f"W{next(numbers)}W"
+        if letter in "rnx":
+            call_id = "call_0" if letter == "x" or not waiting else waiting.pop(-(letter == "n"))
+            messages.append(_say(Role.TOOL, word, tool_call_id=call_id))
+        elif letter in "ctp":
+            ids = [f"call_{next(numbers)}" for _ in range(1 + (letter == "p"))]
+            waiting += ids
+            calls = tuple(_call(call_id) for call_id in ids)
+            text = word if letter == "t" else ""
+            messages.append(_say(Role.ASSISTANT, text, tool_calls=calls))
+        else:
+            roles = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT}
+            messages.append(_say(roles[letter], word))
+    return tuple(messages)
+
+
+def _call(call_id: str) -> ToolCall:
+    arguments = {f"{call_id}K": f"{call_id}V"}
+    return ToolCall(id=call_id, name=f"{call_id}N", arguments=json.dumps(arguments))
+
+
+def _say(role: Role, text: str, **more: Any) -> Message:
+    return Message(role=role, parts=(TextPart(text=text),) if text else (), **more)

@@ -1,0 +1,211 @@
+"""
+Messages in the form that a chat template takes.
+
+Templates differ in what they refuse or drop in silence. `Traits` says what one of them takes;
+what it does not take is written another way, never left out and never in another order.
+"""
+
+import hashlib
+import json
+import re
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentmem.types import Message, Role, ToolCall
+
+Escape = Callable[[str], str]
+Entry = dict[str, Any]
+
+_FILLER = "..."
+"""Said by the other side where a template insists that the two take turns."""
+
+_ID_LETTERS = string.digits + string.ascii_lowercase
+_SHORT_ID = re.compile("[0-9A-Za-z]{9}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """How a template wants tool calls."""
+
+    as_text: bool = False
+    """Arguments as JSON text and not as an object."""
+
+    short_ids: bool = False
+    """Ids of exactly nine letters and digits; others are replaced by a hash of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """
+    What a template takes; the defaults are what every template takes.
+
+    Args:
+        repeats: two messages of one role in a row. Where it does not, user and assistant take
+            turns, and calls and their results, which only `calls` writes, do not count.
+        any_first: something else than a user's message as the first one.
+        system: a system message, shown where it stands.
+        systems: several of them.
+        system_alone: a system message without any other.
+        calls: tool calls of their own form, and results in the tool role. Else both are text.
+        parallel: more than one call in a message.
+        text_with_calls: text beside calls in one message. Else it is a message of its own before
+            them, if it may be, or all of it is text.
+        loose_results: the tool role for a result whose call is written as text or not shown.
+    """
+
+    repeats: bool = False
+    any_first: bool = False
+    system: bool = False
+    systems: bool = False
+    system_alone: bool = False
+    calls: Calls | None = None
+    parallel: bool = False
+    text_with_calls: bool = False
+    loose_results: bool = False
+
+
+class Transcript:
+    """Takes messages one by one; what they are written as depends only on those before."""
+
+    def __init__(self, traits: Traits, escape: Escape) -> None:
+        self._traits = traits
+        self._escape = escape
+        self._entries: list[Entry] = []
+        # Calls by id: their name, and how they were written if in the form of the template.
+        self._names: dict[str, str] = {}
+        self._structured: dict[str, Calls] = {}
+
+    def add(self, message: Message, content: str) -> None:
+        """Add *message*, whose text is shown as *content*."""
+        if message.role is Role.TOOL:
+            self._entries.append(self._result(message, content))
+        elif message.tool_calls:
+            self._add_calls(message.tool_calls, content)
+        else:
+            self._entries.append(_entry(str(message.role), content))
+
+    def entries(self) -> list[Entry]:
+        """Give what was added, arranged as the template takes it."""
+        num_system = next(
+            (i for i, entry in enumerate(self._entries) if entry["role"] != "system"),
+            len(self._entries),
+        )
+        system, rest = self._entries[:num_system], self._entries[num_system:]
+        is_taken = self._traits.system and bool(rest or self._traits.system_alone)
+        if system and not is_taken:
+            texts = [entry["content"] for entry in system]
+            if rest and rest[0]["role"] == "user":
+                texts.append(rest.pop(0)["content"])
+            rest = [_entry("user", "\n\n".join(texts)), *rest]
+            system = []
+        elif len(system) > 1 and not self._traits.systems:
+            system = [_entry("system", "\n\n".join(entry["content"] for entry in system))]
+        if rest and rest[0]["role"] != "user" and not self._traits.any_first:
+            rest.insert(0, _entry("user", _FILLER))
+        return [*system, *(rest if self._traits.repeats else _take_turns(rest))]
+
+    def _add_calls(self, calls: Sequence[ToolCall], content: str) -> None:
+        traits, form = self._traits, self._traits.calls
+        self._names |= {call.id: call.name for call in calls}
+        # The same id may be called again later, in another form.
+        for call in calls:
+            self._structured.pop(call.id, None)
+        has_text = bool(content.strip())
+        may_have_text = traits.text_with_calls or traits.repeats
+        is_parallel = len(calls) > 1
+        if (
+            form is None
+            or (is_parallel and not traits.parallel)
+            or (has_text and not may_have_text)
+        ):
+            written = [content] if content else []
+            written += [self._as_text(call) for call in calls]
+            self._entries.append(_entry("assistant", "\n".join(written)))
+            return
+        if has_text and not traits.text_with_calls:
+            self._entries.append(_entry("assistant", content))
+            content = ""
+        self._structured |= dict.fromkeys((call.id for call in calls), form)
+        structured = [self._as_object(call, form) for call in calls]
+        self._entries.append(_entry("assistant", content, tool_calls=structured))
+
+    def _result(self, message: Message, content: str) -> Entry:
+        call_id = message.tool_call_id or ""
+        form = self._structured.get(call_id)
+        # Where user and assistant take turns, the answer to a call that is text is a turn too.
+        if form is None and not (self._traits.loose_results and self._traits.repeats):
+            return _entry("user", f"<tool_response>\n{content}\n</tool_response>")
+        name = message.name or self._names.get(call_id, "tool")
+        shown_id = self._id(call_id, form or self._traits.calls or Calls())
+        return _entry("tool", content, tool_call_id=shown_id, name=self._escape(name))
+
+    def _as_text(self, call: ToolCall) -> str:
+        body = {"name": call.name, "arguments": call.parsed_arguments()}
+        written = self._escape(json.dumps(body, ensure_ascii=False))
+        return f"<tool_call>\n{written}\n</tool_call>"
+
+    def _as_object(self, call: ToolCall, form: Calls) -> Entry:
+        arguments = call.parsed_arguments()
+        function = {
+            "name": self._escape(call.name),
+            "arguments": (
+                self._escape(json.dumps(arguments, ensure_ascii=False))
+                if form.as_text
+                else self._escaped(arguments)
+            ),
+        }
+        return {"type": "function", "id": self._id(call.id, form), "function": function}
+
+    def _id(self, call_id: str, form: Calls) -> str:
+        if not form.short_ids:
+            return self._escape(call_id)
+        return call_id if _SHORT_ID.fullmatch(call_id) else _shortened(call_id)
+
+    def _escaped(self, value: Any) -> Any:
+        """Escape each string of a JSON value, keys included."""
+        if isinstance(value, str):
+            return self._escape(value)
+        if isinstance(value, dict):
+            return {self._escape(key): self._escaped(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._escaped(item) for item in value]
+        return value
+
+
+def _take_turns(entries: Sequence[Entry]) -> list[Entry]:
+    """
+    Let user and assistant take turns.
+
+    Neighbours of one role become one entry. Where calls stand between them, which do not count
+    as a turn, the other side says something in between.
+    """
+    settled: list[Entry] = []
+    counted: Entry | None = None
+    for entry in entries:
+        if entry["role"] == "tool" or "tool_calls" in entry:
+            settled.append(entry)
+            continue
+        if counted is not None and counted["role"] == entry["role"]:
+            if settled[-1] is counted:
+                counted["content"] += f"\n\n{entry['content']}"
+                continue
+            other = "assistant" if entry["role"] == "user" else "user"
+            settled.append(_entry(other, _FILLER))
+        counted = dict(entry)
+        settled.append(counted)
+    return settled
+
+
+def _entry(role: str, content: str, **more: Any) -> Entry:
+    return {"role": role, "content": content, **more}
+
+
+def _shortened(call_id: str) -> str:
+    number = int.from_bytes(hashlib.sha256(call_id.encode()).digest())
+    letters = []
+    for _ in range(9):
+        number, letter = divmod(number, len(_ID_LETTERS))
+        letters.append(_ID_LETTERS[letter])
+    return "".join(letters)
