@@ -198,6 +198,24 @@ def test_a_purge_takes_what_is_old_and_only_shows_it_on_a_dry_run(url, scope):
         assert {info.key for info in store.sessions.list(scope)} == {"revived", "new"}
 
 
+def test_a_purge_spares_what_became_active_after_it_was_found(url, scope, monkeypatch):
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    with Store.open(url, clock=lambda: now) as store:
+        for key in ("stays", "goes"):
+            store.sessions.get_or_create(scope, key)
+        before = now + timedelta(days=90)
+        found = store.retention.stale(before)
+        now = before  # the first moment that is not before it
+        store.messages.append(scope, store.sessions.get(scope, "stays").main, [say("user", "a")])
+        monkeypatch.setattr(store.retention, "stale", lambda *_, **__: found)
+
+        gone = store.retention.purge(before)
+
+        assert [session.key for session in found] == ["stays", "goes"]
+        assert [session.key for session in gone] == ["goes"]
+        assert [session.key for session in store.sessions.list(scope)] == ["stays"]
+
+
 def test_a_purge_needs_a_time_zone(store):
     with pytest.raises(InvalidInputError, match="time zone"):
         store.retention.purge(datetime(2026, 1, 1))  # noqa: DTZ001 - the point of the test

@@ -1,10 +1,13 @@
 """Ending a branch and handing back what it promoted is one step."""
 
 import os
+import threading
+import time
 from contextlib import suppress
 from functools import partial
 
 import pytest
+from sqlalchemy import update
 
 from agentmem.errors import (
     ConflictError,
@@ -13,6 +16,7 @@ from agentmem.errors import (
     TranscriptError,
 )
 from agentmem.store import Store
+from agentmem.store.schema import BranchRow
 from agentmem.types import BranchId, BranchState, Inherit, Origin, Scope
 from tests.builders import call, result, say
 from tests.store.invariants import check
@@ -216,6 +220,29 @@ def test_one_of_many_ends_a_branch(store, scope, main, fork):
     (winner,) = [index for index in outcomes if index is not None]
     assert len(outcomes) == 4
     assert texts(store, scope, main) == [str(winner)]
+
+
+def test_a_merge_waits_for_whoever_ends_the_branch_and_then_finds_it_ended(
+    store, scope, main, fork
+):
+    task = fork(main)
+    has_written = threading.Event()
+
+    def discard_slowly(connection):
+        discarded = {"state": BranchState.DISCARDED.value}
+        connection.execute(update(BranchRow).where(BranchRow.id == task).values(discarded))
+        has_written.set()
+        time.sleep(0.3)  # the merge has begun by now, and must not have decided
+
+    def merge():
+        assert has_written.wait(20)
+        with pytest.raises(ConflictError):
+            store.messages.merge(scope, task, [say("assistant", "x")])
+
+    assert run_together(lambda: store.database.write(discard_slowly), merge) == []
+
+    assert store.sessions.branch(scope, task).state is BranchState.DISCARDED
+    assert texts(store, scope, main) == []
 
 
 def test_branches_can_be_deleted_while_they_end(store, scope, main, fork):
