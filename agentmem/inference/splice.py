@@ -10,7 +10,7 @@ def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[s
     """
     Split *full* at the contents that *marked* stands for, and name those by their index.
 
-    A content that the template has trimmed is left in its text. If more than that is different,
+    A content that the template has trimmed is left to its text. If more than that is different,
     the template looks into what is said, and nothing is split: what it writes wins.
 
     Args:
@@ -27,10 +27,15 @@ def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[s
         if not full.startswith(written, end):
             return [full]
         end += len(written)
-        if index is not None and written == contents[index]:
+        before = str(parts[-1])
+        if index is not None and contents[index] == written:
+            parts += [index, ""]
+        elif index is not None and contents[index] == f" {written}" and before.endswith(" "):
+            # The template has trimmed a space and written one of its own in its place.
+            parts[-1] = before[:-1]
             parts += [index, ""]
         else:
-            parts[-1] = f"{parts[-1]}{written}"
+            parts[-1] = f"{before}{written}"
     return parts if end == len(full) else [full]
 
 

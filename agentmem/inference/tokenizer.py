@@ -200,7 +200,11 @@ class ChatTokenizer:
         self._num_rewritten += 1
 
     def _spells_text(self, token_ids: tuple[int, ...], text: str) -> bool:
-        return self.control_ids.isdisjoint(token_ids) and self.decode(token_ids) == text
+        if not self.control_ids.isdisjoint(token_ids):
+            return False
+        # Behind a token, as in a prompt: some leave out the space that a text begins with.
+        anchor = sorted(self.control_ids)[:1]
+        return self.decode([*anchor, *token_ids]) == self.decode(anchor) + text
 
 
 def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:

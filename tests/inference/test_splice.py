@@ -15,6 +15,14 @@ def test_a_content_that_was_trimmed_stays_in_its_text():
     assert parts == ["<a>one<b> two <c>", 2, ""]
 
 
+def test_a_space_that_is_trimmed_and_written_again_is_the_content_s():
+    contents = [" one", " two ", "three"]
+
+    parts = splice("<a> one<b> two<c> three", "<a> #0#<b> #1#<c> #2#", contents, "#")
+
+    assert parts == ["<a>", 0, "<b> two<c> ", 2, ""]
+
+
 def test_nothing_is_split_where_the_template_looks_into_what_is_said():
     full = "<a>ONE<b>two"
 

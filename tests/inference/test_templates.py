@@ -258,6 +258,18 @@ def test_an_answer_that_is_trimmed_is_counted_and_the_others_are_kept(kind):
     assert counter.decode(ids) == rendered.text
 
 
+def test_the_space_that_an_answer_begins_with_is_kept_where_the_template_writes_one():
+    counter = ChatTokenizer(kind_tokenizer("mistral"))
+    answer = generated(counter, " ab ab")
+    prompt = counter.render([U]).token_ids
+
+    rendered = counter.render([U, answer, U2])
+
+    known = prompt + answer.generated.token_ids
+    assert rendered.token_ids[: len(known)] == known
+    assert counter.num_rewritten == 0
+
+
 def test_a_thought_is_stripped_from_the_past_and_counted():
     counter = ChatTokenizer(kind_tokenizer("qwen3"))
     thought = generated(counter, "<think>\nt\n</think>\n\nab", ids=(1, 2, 3))

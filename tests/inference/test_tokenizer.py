@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.types import GeneratedIds, ToolCall
+from tests.inference.test_encoder import letters_tokenizer
 from tests.inference.tiny import CHATML, controls, say, tiny_tokenizer, with_template
 
 TOKENIZER = tiny_tokenizer()
@@ -117,6 +118,19 @@ def test_generated_ids_that_do_not_spell_the_text_are_not_kept():
 
     assert merged[0] in prompt.token_ids
     assert counter.decode(prompt.token_ids) == prompt.text
+
+
+def test_generated_ids_that_begin_with_a_space_that_is_not_in_the_text_are_not_kept():
+    """Spelled alone, such ids lose their space; behind a prompt they would have it again."""
+    tokenizer = letters_tokenizer(first_gets_space=True)
+    counter = ChatTokenizer(tokenizer)
+    space, letter = tokenizer.convert_tokens_to_ids(["\u2581", "a"])
+    answer = generated("a", [space, letter], counter.fingerprint)
+
+    rendered = counter.render([say("user", "q"), answer])
+
+    assert rendered.token_ids == counter.render([say("user", "q"), say("assistant", "a")]).token_ids
+    assert counter.num_rewritten == 1
 
 
 def test_generated_control_tokens_are_not_kept():
