@@ -59,47 +59,42 @@ def main() -> None:
         replays = _replay_all(Path(folder), counter, options.data, quick=options.quick)
         rounds = 4 if options.quick else 10
         beside = beside_peers(Path(folder), counter, rounds) if options.peers else {}
+    _print_tables(growth, replays)
+    if beside:
+        print_table(beside["peers"])
+    ratio = growth[10_000]["p50_ms"] / growth[100]["p50_ms"]
+    figures = {"growth_10k_over_100": round(ratio, 3), "assemble": growth}
+    print_json(figures | _replay_figures(replays) | beside)
+
+
+def _print_tables(growth: dict[int, dict[str, float]], replays: Sequence[dict[str, Any]]) -> None:
     print(f"{'turns':>8} {'p50 ms':>8} {'p95 ms':>8}")
     for turns, row in growth.items():
         print(f"{turns:>8} {row['p50_ms']:>8} {row['p95_ms']:>8}")
-    print(
-        f"{'recalled':>8} {'turns':>6} {'shared':>6} {'p10':>6} {'used':>6} {'folds':>6}  balances"
-    )
+    names = ("turns", "whole", "shared", "shared_p10", "used", "folds", "balances")
+    print(f"{'recalled':>8}" + "".join(f" {name:>10}" for name in names))
     for row in replays:
-        cells = (
-            row["turns"],
-            row["whole"],
-            row["shared"],
-            row["shared_p10"],
-            row["used"],
-            row["folds"],
-        )
-        print(
-            f"{row['way']:>8}" + "".join(f" {cell:>6}" for cell in cells) + f"  {row['balances']}"
-        )
+        print(f"{row['way']:>8}" + "".join(f" {row[name]!s:>10}" for name in names))
+
+
+def _replay_figures(replays: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Give the means over all conversations, apart for each way to recall."""
     plain = [row for row in replays if row["way"] == "none"]
-    if beside:
-        print_table(beside["peers"])
-    print_json(
-        {
-            "growth_10k_over_100": round(growth[10_000]["p50_ms"] / growth[100]["p50_ms"], 3),
-            "assemble": growth,
-            "prefix_share_mean": _mean(row["shared"] for row in plain),
-            "prefix_share_p10": _mean(row["shared_p10"] for row in plain),
-            "budget_used_mean": _mean(row["used"] for row in plain),
-            "folds": sum(row["folds"] for row in plain),
-            "prefix_share_recalled": {
-                way: {
-                    part: _mean(row[part] for row in replays if row["way"] == way)
-                    for part in ("whole", "shared")
-                }
-                for way in ("tail", "kept")
-            },
-            "balances": all(row["balances"] for row in replays),
-            "named_once": all(row["named_once"] for row in plain),
-            **beside,
-        }
-    )
+    return {
+        "prefix_share_mean": _mean(row["shared"] for row in plain),
+        "prefix_share_p10": _mean(row["shared_p10"] for row in plain),
+        "budget_used_mean": _mean(row["used"] for row in plain),
+        "folds": sum(row["folds"] for row in plain),
+        "prefix_share_recalled": {
+            way: {
+                part: _mean(row[part] for row in replays if row["way"] == way)
+                for part in ("whole", "shared")
+            }
+            for way in ("tail", "kept")
+        },
+        "balances": all(row["balances"] for row in replays),
+        "named_once": all(row["named_once"] for row in plain),
+    }
 
 
 def _replay_all(
