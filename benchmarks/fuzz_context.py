@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -24,9 +25,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from agentmem.config import Budget
 from agentmem.context import DiscardOldResults, Policy
 from agentmem.errors import ContextOverflowError
-from agentmem.protocols import TokenCounter
+from agentmem.protocols import Hit, TokenCounter
 from agentmem.testing import WordCounter
-from agentmem.types import Message, Prompt, Role, Span, TextPart, Tier, ToolCall
+from agentmem.types import (
+    Message,
+    Prompt,
+    Role,
+    Span,
+    TextPart,
+    Tier,
+    ToolCall,
+    common_prefix,
+)
 from tests.builders import pin
 from tests.context.replay import Replay
 
@@ -37,6 +47,7 @@ FAULTS = (
     "conservation_errors",
     "count_differences",
     "newest_lost",
+    "prefix_overstated",
     "wrong_errors",
 )
 _SNIPPETS = (
@@ -106,6 +117,12 @@ def _close_calls(replay: Replay, said: list[Message]) -> list[Message]:
     return [*(_message(Role.TOOL, "[none]", tool_call_id=i) for i in waiting), *said]
 
 
+def _hits(rng: random.Random, replay: Replay) -> list[Hit]:
+    """Recall anything that was said, as a bad retriever might; some of it elsewhere."""
+    found = rng.sample(replay.messages, min(len(replay.messages), rng.choice((0, 0, 1, 4))))
+    return [Hit(stored=one, score=rng.random(), is_local=rng.random() < 0.8) for one in found]
+
+
 def _orphans(prompt: Prompt) -> int:
     """Count results without their call, and calls that were cut from a result further on."""
     called: set[str] = set()
@@ -148,21 +165,21 @@ def run_session(seed: int, counter: TokenCounter) -> tuple[str, Counter[str]]:
         reply=8,
         low_water=rng.choice((0.0, 0.3, 0.5, 0.8, 1.0)),
         summary=rng.choice((0, 0.15, 0.4)),
-        retrieved=0,
+        retrieved=rng.choice((0, 0.1, 0.3)),
     )
-    policy = rng.choice(
-        (Policy(), Policy(summarizer=None), Policy(discardable=DiscardOldResults()))
-    )
+    policies = (Policy(), Policy(summarizer=None), Policy(discardable=DiscardOldResults()))
+    policy = replace(rng.choice(policies), keep_recalled=rng.random() < 0.5)
     size = window if group == "pins" else rng.randrange(1, max(2, window // 8))
     pins = [pin("role", f"p {_text(rng, size)}"), pin("limit", "never exceed 500 EUR")]
     replay = Replay(budget, pins, policy, counter)
     faults: Counter[str] = Counter()
+    last: Prompt | None = None
     for said in _steps(rng, group, window):
         if not said:
             continue
         replay.say(*_close_calls(replay, said))
         try:
-            prompt = replay.assemble()
+            prompt = replay.assemble(_hits(rng, replay))
         except ContextOverflowError as error:
             fixed = error.tokens_by_tier.get("pinned", 0) + error.tokens_by_tier.get("template", 0)
             # A core that cannot be clipped far enough, as parallel calls in a window of 64, is
@@ -173,6 +190,10 @@ def run_session(seed: int, counter: TokenCounter) -> tuple[str, Counter[str]]:
             continue
         faults["prompts"] += 1
         faults += _check(prompt, replay, counter, budget)
+        if last is not None:
+            real = common_prefix(last.token_ids, prompt.token_ids)
+            faults["prefix_overstated"] += prompt.reuse.common_tokens > real
+        last = prompt
     faults["conservation_errors"] += len(replay.check())
     return group, faults
 

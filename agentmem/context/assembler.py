@@ -153,7 +153,9 @@ class Assembler:
 
         def shared(num_shown: int | None, *, is_whole: bool = False) -> int:
             if num_shown is None:
-                return self._renderer.shared(token_ids, replace(draft, summaries=()).system)
+                # One of the two goes on after the pins, and the other may end there.
+                ways = (replace(draft, summaries=()).system, draft.pins_and_heading)
+                return min(self._renderer.shared(token_ids, system) for system in ways)
             transcript = [*draft.system, *draft.in_place(draft.window[:num_shown])]
             # The whole prompt before ended with the generation prompt, which the next message
             # usually begins with.

@@ -70,6 +70,12 @@ class Draft:
         return _one_message(Role.SYSTEM, "\n\n".join(texts))
 
     @property
+    def pins_and_heading(self) -> tuple[Message, ...]:
+        """Give the beginning that all system messages with these pins and some summary share."""
+        texts = [*(pin.text for pin in self.pins), _SUMMARY_HEADING]
+        return _one_message(Role.SYSTEM, "\n\n".join(texts))
+
+    @property
     def recalled(self) -> tuple[Message, ...]:
         """The one message of all that was recalled for this prompt."""
         return recall_message(self.hits)

@@ -91,7 +91,8 @@ def fit_hits(draft: Draft, hits: tuple[Hit, ...], renderer: Renderer, budget: Bu
     seen |= {hit.stored.id for block in draft.blocks for hit in block.hits}
     room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
     for hit in sorted(hits, key=lambda one: (-one.score, one.stored.id)):
-        if hit.stored.id in seen or hit.stored.message.is_blank:
+        is_keepable = hit.is_local or not draft.keep_recalled
+        if hit.stored.id in seen or hit.stored.message.is_blank or not is_keepable:
             continue
         more = replace(draft, hits=(*draft.hits, hit))
         if renderer.length(more.recalled) <= room:

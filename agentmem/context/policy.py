@@ -38,7 +38,8 @@ class Policy:
         discardable: what gives way first; None for nothing before its turn.
         auto_pin: what is pinned as it is said; None for nothing.
         keep_recalled: keep recalled messages where they were first shown, until their turn leaves
-            the window, and not only for one prompt: the prefix then goes on through them.
+            the window, and not only for one prompt: the prefix then goes on through them. Only
+            messages of the branch itself are recalled then.
     """
 
     summarizer: Summarizer | None = field(default_factory=ExtractiveSummarizer)

@@ -94,7 +94,9 @@ class Renderer:
             end = now
         tiers[Tier.TEMPLATE] = own + total - end
         for block in draft.blocks:
-            size = self.count_blocks([block])
-            tiers[Tier.CURRENT if block.anchor == draft.anchor else Tier.RECENT] -= size
+            tier = Tier.CURRENT if block.anchor == draft.anchor else Tier.RECENT
+            # Where a template merges messages, a block may cost less than by itself.
+            size = min(self.count_blocks([block]), tiers[tier])
+            tiers[tier] -= size
             tiers[Tier.RETRIEVED] += size
         return tiers

@@ -29,10 +29,16 @@ PinVersions = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """The prompt that another goes on from: its layout, and the versions of its pins."""
+    """
+    The prompt that another goes on from: its layout, and the versions of its pins.
+
+    *had_recalled* tells whether anything was recalled for it: messages of other sessions are in
+    no layout.
+    """
 
     layout: tuple[Span, ...]
     pins: PinVersions
+    had_recalled: bool = False
 
 
 def pin_versions(pins: Sequence[Pin]) -> PinVersions:
@@ -59,17 +65,48 @@ def find_reuse(
         return Reuse(common_tokens=0, broken_by=Break.PINS, detail=", ".join(changed))
     if _summaries(before.layout) != _summaries(layout):
         return Reuse(common_tokens=shared(None), broken_by=Break.FOLD)
-    old = _forms(before.layout)
-    pairs = zip(window, old, strict=False)
-    is_same = ((piece.position, piece.form, piece.kept) == place for piece, place in pairs)
-    num_same = next((i for i, same in enumerate(is_same) if not same), min(len(window), len(old)))
-    if num_same < len(old):
-        return Reuse(common_tokens=shared(num_same), broken_by=Break.FOLD)
-    if any(span.tier is Tier.RETRIEVED and span.kept is None for span in before.layout):
+    old, num_same = _forms(before.layout), _num_same(before.layout, layout, window)
+    is_tail = _had_tail(before)
+    if is_tail:
+        # Recalled text stood before the current turn of then, and is gone from there.
         start = _current_start(before.layout)
-        num_before = sum(piece.position < start for piece in window)
-        return Reuse(common_tokens=shared(num_before), broken_by=Break.RETRIEVED)
-    return Reuse(common_tokens=shared(num_same, is_whole=True), broken_by=None)
+        num_same = min(num_same, sum(piece.position < start for piece in window))
+    if num_same == len(old):
+        return Reuse(common_tokens=shared(num_same, is_whole=True), broken_by=None)
+    is_only_tail = is_tail and _num_same(before.layout, layout, window) == len(old)
+    reason = Break.RETRIEVED if is_only_tail else Break.FOLD
+    return Reuse(common_tokens=shared(num_same), broken_by=reason)
+
+
+def _num_same(before: Sequence[Span], layout: Sequence[Span], window: Sequence[Shown]) -> int:
+    """Count the messages that both windows begin with, with the same blocks before them."""
+    old_blocks, blocks = _blocks(before), _blocks(layout)
+    count = 0
+    for piece, place in zip(window, _forms(before), strict=False):
+        position = piece.position
+        if (position, piece.form, piece.kept) != place:
+            break
+        if old_blocks.get(position) != blocks.get(position):
+            break
+        count += 1
+    return count
+
+
+def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
+    """Give the positions of what is kept recalled, by the position that it stands before."""
+    blocks: dict[int, list[int]] = {}
+    for span in layout:
+        if span.tier is Tier.RETRIEVED and span.kept is not None:
+            blocks.setdefault(span.kept, []).extend(range(span.first, span.last + 1))
+    return blocks
+
+
+def _had_tail(before: Before) -> bool:
+    """Tell whether something was recalled that was not to be kept in its place."""
+    recalled = [span for span in before.layout if span.tier is Tier.RETRIEVED]
+    if any(span.kept is None for span in recalled):
+        return True
+    return before.had_recalled and not recalled
 
 
 def _summaries(layout: Sequence[Span]) -> list[str | None]:

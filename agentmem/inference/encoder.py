@@ -48,6 +48,10 @@ class Encoder:
         )
         return text
 
+    def forget(self) -> None:
+        """Drop every text that is remembered with its ids."""
+        self._cache.clear()
+
     def encode(self, runs: Iterable[str]) -> list[int]:
         """
         Encode runs of text that follow each other.

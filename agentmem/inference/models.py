@@ -178,8 +178,13 @@ class LocalModel:
         self._running().discard(token_ids, keep=keep, salt=cache_salt)
 
     def forget(self, *, cache_salt: str) -> None:
-        """Drop all keys and values cached under *cache_salt*, and overwrite them with zeros."""
+        """
+        Drop all keys and values cached under *cache_salt*, and overwrite them with zeros.
+
+        The tokenizer forgets all texts that it remembers, whosever they are.
+        """
         self._running().forget(salt=cache_salt)
+        self._counter.forget()
 
     def kv_usage(self) -> KVUsage:
         """Tell where the KV blocks are."""

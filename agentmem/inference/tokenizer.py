@@ -114,6 +114,12 @@ class ChatTokenizer:
             token_ids=tuple(self._ids(parts, messages, mark)),
         )
 
+    def forget(self) -> None:
+        """Drop every text that is remembered to save work; it is worked out again when needed."""
+        for remembered in (self._counted, self._rendered, self._rewritten, self._spells):
+            remembered.cache_clear()
+        self._encoder.forget()
+
     def count(self, message: Message) -> int:
         """
         Tell how many tokens *message* adds to a transcript that it is appended to.

@@ -64,7 +64,7 @@ def _view(
         head=head,
         pins=store.pins.visible(scope, branch.id),
         turns=group_turns(messages),
-        before=None if previous is None else Before(layout=previous.layout, pins=previous.pins),
+        before=None if previous is None else _before(previous),
         fresh=Break.FIRST if previous is not None else _why_fresh(runtime, branch),
         recorded=own.layout if own is not None else (),
         summaries=_summaries(runtime, branch, previous),
@@ -74,6 +74,14 @@ def _view(
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
         view = replace(view, summaries=_of_parent(runtime, branch, budget))
     return view, own
+
+
+def _before(previous: AssemblyInfo) -> Before:
+    return Before(
+        layout=previous.layout,
+        pins=previous.pins,
+        had_recalled=previous.tokens_by_tier.get(Tier.RETRIEVED, 0) > 0,
+    )
 
 
 def _last_assembly(

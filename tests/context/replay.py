@@ -40,7 +40,7 @@ class Replay:
             head=len(self.messages),
             pins=self.pins,
             turns=group_turns(self.messages),
-            before=Before(layout=layout, pins=last.pins) if last else None,
+            before=self._before(last) if last else None,
             recorded=layout,
             summaries=tuple(self.summaries[key] for key in keys),
             hits=tuple(hits),
@@ -49,6 +49,11 @@ class Replay:
         prompt = self.assembler.assemble(view)
         self._log(prompt)
         return prompt
+
+    @staticmethod
+    def _before(last):
+        had_recalled = last.tokens_by_tier.get(Tier.RETRIEVED, 0) > 0
+        return Before(layout=last.layout, pins=last.pins, had_recalled=had_recalled)
 
     def _blocks(self, layout):
         anchors = sorted({s.kept for s in layout if s.tier is Tier.RETRIEVED} - {None})

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from agentmem.config import InferenceConfig
 from agentmem.errors import AgentMemError, ConfigError, ModelLoadError
 from agentmem.inference import DEFAULT_MODEL, LocalModel, weights
-from tests.inference.tiny import ask, random_ids, tiny_module, tiny_tokenizer
+from tests.builders import say
+from tests.inference.tiny import ask, random_ids, tiny_model, tiny_module, tiny_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +269,21 @@ def test_on_cuda_the_model_gives_the_same_float32_tokens(real_model_fp32):
         warm = model.generate(ask(prompt, 24)).text
 
     assert cold == warm == real_model_fp32.generate(ask(prompt, 24)).text
+
+
+def test_what_is_forgotten_is_in_no_cache_and_no_tensor():
+    """What a text left behind goes when it is deleted: its blocks, and the texts of renders."""
+    model = tiny_model()
+    prompt = random_ids(40)
+    model.generate(ask(prompt, 2, salt="mine"))
+    model.counter.render([say("user", "secret")])
+    tensors = model._engine._tensors
+    assert any(slab.any() for slab in tensors._slabs.values())
+
+    model.forget(cache_salt="mine")
+
+    assert model.kv_usage().cached == 0
+    assert not any(slab.any() for slab in tensors._slabs.values())
+    assert model.counter._rendered.cache_info().currsize == 0
+    assert model.generate(ask(prompt, 2, salt="mine")).usage.cached_tokens == 0
+    model.check()
