@@ -1,65 +1,82 @@
 """
 A conversation memory for agents that knows exactly what the model sees.
 
-Importing this loads neither torch nor transformers. The local model is in
-`agentmem.inference`, and stand-ins for tests are in `agentmem.testing`.
+Importing this loads nothing else: each public name is imported when it is first used, since
+SQLAlchemy alone takes longer than many programs that only read a setting. The names with their
+types are in ``__init__.pyi``. The local model is in `agentmem.inference`, stand-ins for tests in
+`agentmem.testing`.
 """
 
-from agentmem.config import Budget, InferenceConfig, Sampling
-from agentmem.context import (
-    DiscardOldResults,
-    ExtractiveSummarizer,
-    ModelSummarizer,
-    PinTask,
-    Policy,
-    PromptDiff,
-    diff,
-)
-from agentmem.errors import (
-    AdmissionError,
-    AgentMemError,
-    ConfigError,
-    ConflictError,
-    ContextOverflowError,
-    DamagedFileError,
-    DatabaseBusyError,
-    DatabaseUrlError,
-    InferenceError,
-    InvalidInputError,
-    InvalidTextError,
-    ModelLoadError,
-    OutOfBlocksError,
-    PinNotFoundError,
-    SchemaVersionError,
-    SessionNotFoundError,
-    StoreError,
-    TranscriptError,
-)
-from agentmem.memory import Memory, ReplyStream, Session, Subtask
-from agentmem.protocols import Hit
-from agentmem.types import (
-    Break,
-    FinishReason,
-    Form,
-    ImagePart,
-    Message,
-    Pin,
-    Prompt,
-    ReasoningPart,
-    Reply,
-    Reuse,
-    Role,
-    Rule,
-    Span,
-    StoredMessage,
-    Summary,
-    TextPart,
-    Tier,
-    ToolCall,
-    TruncationRecord,
-    Usage,
-    repair_text,
-)
+import importlib
+from typing import Any
+
+_HOMES = {
+    "agentmem.config": (
+        "Budget",
+        "InferenceConfig",
+        "Sampling",
+    ),
+    "agentmem.context": (
+        "DiscardOldResults",
+        "ExtractiveSummarizer",
+        "ModelSummarizer",
+        "PinTask",
+        "Policy",
+        "PromptDiff",
+        "diff",
+    ),
+    "agentmem.errors": (
+        "AdmissionError",
+        "AgentMemError",
+        "ConfigError",
+        "ConflictError",
+        "ContextOverflowError",
+        "DamagedFileError",
+        "DatabaseBusyError",
+        "DatabaseUrlError",
+        "InferenceError",
+        "InvalidInputError",
+        "InvalidTextError",
+        "ModelLoadError",
+        "OutOfBlocksError",
+        "PinNotFoundError",
+        "SchemaVersionError",
+        "SessionNotFoundError",
+        "StoreError",
+        "TranscriptError",
+    ),
+    "agentmem.memory": (
+        "Memory",
+        "ReplyStream",
+        "Session",
+        "Subtask",
+    ),
+    "agentmem.protocols": ("Hit",),
+    "agentmem.types": (
+        "Break",
+        "FinishReason",
+        "Form",
+        "ImagePart",
+        "Message",
+        "Pin",
+        "Prompt",
+        "ReasoningPart",
+        "Reply",
+        "Reuse",
+        "Role",
+        "Rule",
+        "Span",
+        "StoredMessage",
+        "Summary",
+        "TextPart",
+        "Tier",
+        "ToolCall",
+        "TruncationRecord",
+        "Usage",
+        "repair_text",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AdmissionError",
@@ -117,3 +134,16 @@ __all__ = [
     "diff",
     "repair_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

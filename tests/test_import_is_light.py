@@ -15,7 +15,12 @@ def _loaded_by(statement, names=HEAVY):
 
 
 def test_importing_the_package_loads_no_model_library():
-    assert _loaded_by("import agentmem, agentmem.testing") == "[]"
+    """With every public name, each of which is imported when it is first used."""
+    assert _loaded_by("from agentmem import *\nimport agentmem.testing") == "[]"
+
+
+def test_importing_the_package_alone_loads_no_database_library():
+    assert _loaded_by("import agentmem", ("sqlalchemy", "typer", "rich")) == "[]"
 
 
 def test_the_command_line_starts_without_a_model_library():
@@ -23,7 +28,7 @@ def test_the_command_line_starts_without_a_model_library():
 
 
 def test_importing_the_package_loads_no_migrations_and_no_other_dialect():
-    assert _loaded_by("import agentmem, agentmem.cli", SLOW) == "[]"
+    assert _loaded_by("from agentmem import *\nimport agentmem.cli", SLOW) == "[]"
 
 
 def test_opening_a_database_that_is_up_to_date_loads_no_migrations(tmp_path):

@@ -1,4 +1,6 @@
+import ast
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,21 @@ def test_what_all_names_can_be_imported(name):
     module = importlib.import_module(name)
 
     assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+def test_the_types_of_the_package_are_those_of_what_is_imported():
+    """``__init__.pyi`` is what type checkers read, and ``__init__.py`` what runs."""
+    package = importlib.import_module("agentmem")
+    stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
+    homes = {
+        alias.name: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert sorted(homes) == sorted(package.__all__)
+    assert homes == package._HOME_OF
 
 
 def test_every_error_is_public():

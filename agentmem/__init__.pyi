@@ -1,0 +1,111 @@
+from agentmem.config import Budget as Budget
+from agentmem.config import InferenceConfig as InferenceConfig
+from agentmem.config import Sampling as Sampling
+from agentmem.context import DiscardOldResults as DiscardOldResults
+from agentmem.context import ExtractiveSummarizer as ExtractiveSummarizer
+from agentmem.context import ModelSummarizer as ModelSummarizer
+from agentmem.context import PinTask as PinTask
+from agentmem.context import Policy as Policy
+from agentmem.context import PromptDiff as PromptDiff
+from agentmem.context import diff as diff
+from agentmem.errors import AdmissionError as AdmissionError
+from agentmem.errors import AgentMemError as AgentMemError
+from agentmem.errors import ConfigError as ConfigError
+from agentmem.errors import ConflictError as ConflictError
+from agentmem.errors import ContextOverflowError as ContextOverflowError
+from agentmem.errors import DamagedFileError as DamagedFileError
+from agentmem.errors import DatabaseBusyError as DatabaseBusyError
+from agentmem.errors import DatabaseUrlError as DatabaseUrlError
+from agentmem.errors import InferenceError as InferenceError
+from agentmem.errors import InvalidInputError as InvalidInputError
+from agentmem.errors import InvalidTextError as InvalidTextError
+from agentmem.errors import ModelLoadError as ModelLoadError
+from agentmem.errors import OutOfBlocksError as OutOfBlocksError
+from agentmem.errors import PinNotFoundError as PinNotFoundError
+from agentmem.errors import SchemaVersionError as SchemaVersionError
+from agentmem.errors import SessionNotFoundError as SessionNotFoundError
+from agentmem.errors import StoreError as StoreError
+from agentmem.errors import TranscriptError as TranscriptError
+from agentmem.memory import Memory as Memory
+from agentmem.memory import ReplyStream as ReplyStream
+from agentmem.memory import Session as Session
+from agentmem.memory import Subtask as Subtask
+from agentmem.protocols import Hit as Hit
+from agentmem.types import Break as Break
+from agentmem.types import FinishReason as FinishReason
+from agentmem.types import Form as Form
+from agentmem.types import ImagePart as ImagePart
+from agentmem.types import Message as Message
+from agentmem.types import Pin as Pin
+from agentmem.types import Prompt as Prompt
+from agentmem.types import ReasoningPart as ReasoningPart
+from agentmem.types import Reply as Reply
+from agentmem.types import Reuse as Reuse
+from agentmem.types import Role as Role
+from agentmem.types import Rule as Rule
+from agentmem.types import Span as Span
+from agentmem.types import StoredMessage as StoredMessage
+from agentmem.types import Summary as Summary
+from agentmem.types import TextPart as TextPart
+from agentmem.types import Tier as Tier
+from agentmem.types import ToolCall as ToolCall
+from agentmem.types import TruncationRecord as TruncationRecord
+from agentmem.types import Usage as Usage
+from agentmem.types import repair_text as repair_text
+
+__all__ = [
+    "AdmissionError",
+    "AgentMemError",
+    "Break",
+    "Budget",
+    "ConfigError",
+    "ConflictError",
+    "ContextOverflowError",
+    "DamagedFileError",
+    "DatabaseBusyError",
+    "DatabaseUrlError",
+    "DiscardOldResults",
+    "ExtractiveSummarizer",
+    "FinishReason",
+    "Form",
+    "Hit",
+    "ImagePart",
+    "InferenceConfig",
+    "InferenceError",
+    "InvalidInputError",
+    "InvalidTextError",
+    "Memory",
+    "Message",
+    "ModelLoadError",
+    "ModelSummarizer",
+    "OutOfBlocksError",
+    "Pin",
+    "PinNotFoundError",
+    "PinTask",
+    "Policy",
+    "Prompt",
+    "PromptDiff",
+    "ReasoningPart",
+    "Reply",
+    "ReplyStream",
+    "Reuse",
+    "Role",
+    "Rule",
+    "Sampling",
+    "SchemaVersionError",
+    "Session",
+    "SessionNotFoundError",
+    "Span",
+    "StoreError",
+    "StoredMessage",
+    "Subtask",
+    "Summary",
+    "TextPart",
+    "Tier",
+    "ToolCall",
+    "TranscriptError",
+    "TruncationRecord",
+    "Usage",
+    "diff",
+    "repair_text",
+]
