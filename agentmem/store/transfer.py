@@ -8,7 +8,6 @@ importing gives new ones.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from agentmem.store.engine import Database
 from agentmem.store.rows import EXPORTED, Loader, rows_of_session, rows_of_user, to_plain
 from agentmem.store.schema import OwnerRow, SessionRow
 from agentmem.store.scoping import not_found, owner_digest
+from agentmem.store.whole_file import whole_file
 from agentmem.types import Scope
 
 FORMAT: Final = 1
@@ -48,21 +48,21 @@ class Transfer:
         """
         Write one session, all of a user, or with no *scope* everything.
 
-        The file appears under its name when it is complete. A user's own pins go with each
-        export, since they are part of the prompts.
+        The file appears under its name when it is complete, and only its owner may read it. A
+        user's own pins go with each export, since they are part of the prompts.
 
         Raises:
             SessionNotFoundError: the scope has no session of that *key*.
-            InvalidInputError: a *key* without a *scope*, or the file cannot be written.
+            InvalidInputError: a *key* without a *scope*, or there is something at *path* that is
+                no file, or the file cannot be written.
         """
         if key is not None and scope is None:
             raise InvalidInputError("to export one session, say whose it is")
         users = self._database.read(lambda connection: _find_sessions(connection, scope, key))
         if key is not None and not users:
             raise not_found("session", key, scope or Scope())
-        part = path.with_name(path.name + ".part")
         try:
-            with part.open("w+b") as file:
+            with whole_file(path) as file:
                 writer = _Writer(file)
                 writer.write("agentmem-export", {"format": FORMAT})
                 for (owner_id, namespace, user), session_ids in users.items():
@@ -71,13 +71,10 @@ class Transfer:
                     for session_id in session_ids:
                         self._copy(writer, partial(rows_of_session, session_id))
                 writer.end()
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
         except OSError as error:
-            raise InvalidInputError(f"cannot write the export {path}: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
+            raise InvalidInputError(
+                f"cannot write the export {path}: {error.strerror or error}"
+            ) from error
         return Transferred(sessions=writer.counts["session"], messages=writer.counts["message"])
 
     def load(self, path: Path, *, scope: Scope | None = None) -> Transferred:

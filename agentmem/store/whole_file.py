@@ -1,0 +1,54 @@
+"""A file that appears under its name when it is complete, or not at all."""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from agentmem.errors import InvalidInputError
+
+_MAX_PREFIX: Final = 40
+"""A name may be as long as the file system takes; that of the unfinished file has more to it."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Give a new file that takes the name *path* when the block ends, and is removed if it fails.
+
+    Until then it stands beside it under a name of its own, and only its owner may read it. What a
+    symbolic link leads to is replaced, and the link stays.
+
+    Raises:
+        InvalidInputError: there is something at *path* that is no file.
+        OSError: the file cannot be written.
+    """
+    target = _target_of(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:_MAX_PREFIX]}.", dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _target_of(path: Path) -> Path:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = None
+    except ValueError as error:
+        raise InvalidInputError(f"{str(path)!r} is no name of a file: {error}") from error
+    if mode is not None and stat.S_ISDIR(mode):
+        raise InvalidInputError(f"{path} is a folder: name a file")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise InvalidInputError(f"{path} is no ordinary file, so it is not replaced: name another")
+    return Path(os.path.realpath(path))
