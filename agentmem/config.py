@@ -25,7 +25,8 @@ class Budget:
         context: tokens of prompt and reply together.
         reply: tokens kept free for the reply.
         low_water: the share of its room that the window keeps when it slides.
-        summary: tokens of all summaries at most; a float is a share of the prompt.
+        summary: tokens of all summaries at most; a float is a share of the prompt. One summary
+            takes a third of it, and at least 16 tokens: under 48 there are none.
         retrieved: tokens of recalled messages at most; a float is a share of the prompt.
         clip: whether a current turn that does not fit is shown with its longest text clipped;
             if not, it is an error.

@@ -204,8 +204,10 @@ def main() -> None:
         errors.print(plain(f"error: {error}"))
         sys.exit(2)
     except _UsageError as error:
-        errors.print(plain(f"error: {error}"))
+        # Without a word it only says that the help has been shown.
+        if str(error):
+            errors.print(plain(f"error: {error}"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        errors.print("interrupted; what was said is stored")
+        errors.print("aborted; nothing that was stored is lost")
         sys.exit(130)

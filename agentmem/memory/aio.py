@@ -1,7 +1,8 @@
 """
 The coroutine forms: the synchronous code, in a thread. There is no second copy of it.
 
-A call that writes is one transaction, so a cancelled ``await`` finds it done or not begun. A reply
+A call that writes is one transaction, so a cancelled ``await`` finds it done or not begun; a thread
+that has begun cannot be stopped, so mostly it is done: give it a client key and repeat it. A reply
 that is cancelled ends its generation and gives its KV blocks back before the cancellation goes on.
 """
 
@@ -78,6 +79,12 @@ class AsyncReplyStream:
         if piece is None:
             raise StopAsyncIteration
         return piece
+
+    async def finish(self) -> Reply:
+        """Read to the end and give the reply."""
+        async for _ in self:
+            pass
+        return self.reply
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,10 +1,11 @@
 """What a caller may write loosely, read strictly."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
 from agentmem.errors import ConfigError, InvalidInputError
-from agentmem.types import PinScope, Role
+from agentmem.types import Part, PinScope, Role, TextPart, ToolCall
 
 
 def bounded_sampling(sampling: Sampling, budget: Budget) -> Sampling:
@@ -48,3 +49,36 @@ def pin_scope_of(scope: PinScope | str) -> PinScope:
     except ValueError as error:
         names = ", ".join(PinScope)
         raise InvalidInputError(f"there is no pin scope {scope!r}: one of {names}") from error
+
+
+def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
+    """
+    Read what a message says: a text, or parts.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if isinstance(content, str):
+        return (TextPart(text=content),) if content else ()
+    kinds = "a str, or a list of TextPart, ImagePart and ReasoningPart"
+    if not isinstance(content, Sequence):
+        raise InvalidInputError(f"content is {kinds}, got {content!r:.80}")
+    parts = []
+    for part in content:
+        if not isinstance(part, Part):
+            raise InvalidInputError(f"content is {kinds}, got {part!r:.80} among them")
+        parts.append(part)
+    return tuple(parts)
+
+
+def calls_of(tool_calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """
+    Read the calls of a message.
+
+    Raises:
+        InvalidInputError: something among them is no ToolCall.
+    """
+    for call in tool_calls:
+        if not isinstance(call, ToolCall):
+            raise InvalidInputError(f"tool_calls takes ToolCall values, got {call!r:.80}")
+    return tuple(tool_calls)

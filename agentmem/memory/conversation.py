@@ -7,7 +7,13 @@ from agentmem.config import Budget, Sampling
 from agentmem.context import Assembler
 from agentmem.errors import ConflictError
 from agentmem.memory.aio import AsyncReplyStream, finished, in_thread
-from agentmem.memory.arguments import bounded_sampling, pin_scope_of, role_of
+from agentmem.memory.arguments import (
+    bounded_sampling,
+    calls_of,
+    parts_of,
+    pin_scope_of,
+    role_of,
+)
 from agentmem.memory.history import History
 from agentmem.memory.loader import load_view
 from agentmem.memory.replying import ReplyStream
@@ -16,6 +22,7 @@ from agentmem.protocols import GenerationRequest, Hit
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
+    BranchState,
     Message,
     Origin,
     Part,
@@ -25,7 +32,6 @@ from agentmem.types import (
     Reply,
     Role,
     StoredMessage,
-    TextPart,
     ToolCall,
 )
 
@@ -50,42 +56,52 @@ class Conversation(History):
         key: str,
         text: str,
         *,
-        scope: PinScope | str = PinScope.SESSION,
+        scope: PinScope | str | None = None,
         expected_version: int | None = None,
     ) -> Pin:
         """
         Keep *text* in every prompt, byte for byte, until the pin is changed or removed.
 
-        The same text again is no change. Changing a pin changes the beginning of the prompt, so
-        the next reply computes its prefix anew.
+        Without a *scope* a session's pin is the session's and a subtask's its own, so that it
+        changes nothing for its parent. The same text again is no change. A changed pin changes
+        the beginning of the prompt, so the next reply computes its prefix anew.
 
         Raises:
             InvalidInputError: *key* or *text* is empty or cannot be stored.
-            ConflictError: *expected_version* is given and the pin is at another one.
+            ConflictError: *expected_version* is given and the pin is at another one, or this
+                subtask has ended.
         """
+        self._require_open()
         return self._store.pins.set(
             self._scope,
             self._branch_id,
             key,
             text,
-            pin_scope=pin_scope_of(scope),
+            pin_scope=pin_scope_of(scope or self._default_scope),
             expected_version=expected_version,
         )
 
-    def unpin(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> None:
+    def unpin(self, key: str, *, scope: PinScope | str | None = None) -> None:
         """Take a pin out of the prompts that follow; its versions stay in the store."""
-        self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=pin_scope_of(scope))
+        self._require_open()
+        pin_scope = pin_scope_of(scope or self._default_scope)
+        self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=pin_scope)
 
-    def undo_pin(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> Pin:
+    def undo_pin(self, key: str, *, scope: PinScope | str | None = None) -> Pin:
         """
         Bring back what the pin said before its last change, as a new version.
 
         Raises:
             PinNotFoundError: it was never set in that scope.
         """
-        return self._store.pins.undo(
-            self._scope, self._branch_id, key, pin_scope=pin_scope_of(scope)
-        )
+        self._require_open()
+        pin_scope = pin_scope_of(scope or self._default_scope)
+        return self._store.pins.undo(self._scope, self._branch_id, key, pin_scope=pin_scope)
+
+    def _require_open(self) -> None:
+        branch = self.branch
+        if branch.state is not BranchState.OPEN:
+            raise ConflictError(f"the subtask {branch.name!r} has {branch.state}: it is history")
 
     def append(  # noqa: PLR0913 - a message has as many fields
         self,
@@ -110,11 +126,10 @@ class Conversation(History):
             TranscriptError: a second result for one call.
             ConflictError: the branch has ended, or *client_key* was used for something else.
         """
-        parts = (TextPart(text=content),) if isinstance(content, str) else tuple(content)
         message = Message(
             role=role_of(role),
-            parts=tuple(part for part in parts if part != TextPart(text="")),
-            tool_calls=tuple(tool_calls),
+            parts=parts_of(content),
+            tool_calls=calls_of(tool_calls),
             tool_call_id=tool_call_id,
             name=name,
         )
@@ -257,9 +272,7 @@ class Conversation(History):
     ) -> Reply:
         """Do what `reply` does, without blocking the event loop; cancelling ends the generation."""
         async with await self.astream(text, sampling=sampling, budget=budget, hits=hits) as stream:
-            async for _ in stream:
-                pass
-        return stream.reply
+            return await stream.finish()
 
     apin = in_thread(pin)
     aunpin = in_thread(unpin)

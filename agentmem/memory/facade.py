@@ -134,11 +134,14 @@ class Memory:
         With *dry_run* nothing is deleted; what would be is given either way.
 
         Raises:
-            InvalidInputError: *older_than* is negative.
+            InvalidInputError: *older_than* is no age: negative, or longer ago than any date.
         """
-        if older_than < timedelta(0):
-            raise InvalidInputError(f"an age cannot be negative, got {older_than}")
-        before = datetime.now(UTC) - older_than
+        if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+            raise InvalidInputError(f"an age is a timedelta from 0 up, got {older_than!r:.80}")
+        now = datetime.now(UTC)
+        if older_than > now - datetime.min.replace(tzinfo=UTC):
+            raise InvalidInputError(f"nothing can be as old as {older_than}")
+        before = now - older_than
         gone = self._store.retention.purge(before, namespace=self._namespace, dry_run=dry_run)
         if not dry_run:
             for scope in dict.fromkeys(session.scope for session in gone):

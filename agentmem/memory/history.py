@@ -34,6 +34,8 @@ class Audit:
 class History:
     """One branch, to be read. Nothing is cached: each call tells what is in the store now."""
 
+    _default_scope = PinScope.SESSION
+
     def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -49,24 +51,26 @@ class History:
         """Give the pins that the next prompt begins with, in its order."""
         return self._store.pins.visible(self._scope, self._branch_id)
 
-    def pin_history(self, key: str, *, scope: PinScope | str = PinScope.SESSION) -> tuple[Pin, ...]:
+    def pin_history(self, key: str, *, scope: PinScope | str | None = None) -> tuple[Pin, ...]:
         """
         Read all versions of a pin, oldest first; a removal is a version without text.
 
         Raises:
             PinNotFoundError: it was never set in that scope.
         """
-        return self._store.pins.history(
-            self._scope, self._branch_id, key, pin_scope=pin_scope_of(scope)
-        )
+        pin_scope = pin_scope_of(scope or self._default_scope)
+        return self._store.pins.history(self._scope, self._branch_id, key, pin_scope=pin_scope)
 
     def at(self, moment: int | datetime) -> Snapshot:
         """
         See the branch as it was: at a position, or at a moment.
 
         Raises:
-            InvalidInputError: the position does not exist, or the moment has no time zone.
+            InvalidInputError: it is neither, the position does not exist, or the moment has no
+                time zone.
         """
+        if isinstance(moment, bool) or not isinstance(moment, int | datetime):
+            raise InvalidInputError(f"at() takes a position or a datetime, got {moment!r:.80}")
         if isinstance(moment, datetime):
             head = self._store.messages.head_at(self._scope, self._branch_id, moment)
         else:

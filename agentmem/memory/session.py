@@ -4,16 +4,18 @@ from types import TracebackType
 from typing import Self
 
 from agentmem.context import legal_fork
-from agentmem.errors import InvalidInputError
+from agentmem.errors import InvalidInputError, SessionNotFoundError
 from agentmem.memory.aio import finished
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
 from agentmem.memory.runtime import Runtime
 from agentmem.types import (
     BranchId,
+    BranchInfo,
     BranchState,
     Inherit,
     Message,
+    PinScope,
     Prompt,
     Role,
     SessionInfo,
@@ -40,6 +42,7 @@ class _Forkable(Conversation):
             ConflictError: this branch has ended.
         """
         check_name("subtask name", name)
+        self._require_open()
         branch = self.branch
         # An open call is in the last turn, and so are all results that are still to come.
         first = branch.head
@@ -76,14 +79,33 @@ class Session(_Forkable):
         """
         Delete what a message says, for good; its place and role stay.
 
-        Summaries that cover it lose their texts, and cached keys and values of this user are
-        dropped. What an answer repeats of it is another message.
+        So do the ids and names of its calls, or the transcript would not be legal. Summaries that
+        cover it lose their texts, and cached keys and values of this user are dropped. What an
+        answer repeats of it is another message.
 
         Raises:
             SessionNotFoundError: there is no message at that position.
         """
         self._store.deletion.message(self._scope, self._branch_id, position)
         self._runtime.forget_cached()
+
+    def branches(self) -> tuple[BranchInfo, ...]:
+        """List main and all subtasks, ended ones and those of a killed process too."""
+        return self._store.sessions.branches(self._scope, self.info.id)
+
+    def resume_subtask(self, branch_id: BranchId) -> "Subtask":
+        """
+        Take up a subtask again, to go on with it, to end or to discard it.
+
+        What a killed process had promoted in it, but not handed back, is lost.
+
+        Raises:
+            SessionNotFoundError: this session has no such subtask.
+        """
+        found = {branch.id for branch in self.branches() if branch.parent is not None}
+        if branch_id not in found:
+            raise SessionNotFoundError(f"session {self.key!r} has no subtask {branch_id}")
+        return Subtask(self._runtime, branch_id)
 
     def audit(self) -> tuple[Audit, ...]:
         """Check the log of each branch of this session, main first."""
@@ -99,6 +121,8 @@ class Subtask(_Forkable):
     back; its rows stay in the store. If the block raises, nothing goes back.
     """
 
+    _default_scope = PinScope.BRANCH
+
     def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
         super().__init__(runtime, branch_id)
         self._promoted: list[Message] = []
@@ -112,7 +136,9 @@ class Subtask(_Forkable):
 
         Raises:
             InvalidInputError: *text* is empty or cannot be stored.
+            ConflictError: this subtask has ended.
         """
+        self._require_open()
         message = Message(
             role=Role.ASSISTANT if tool_call_id is None else Role.TOOL,
             parts=(TextPart(text=text),),

@@ -73,8 +73,9 @@ def test_a_purge_says_first_what_it_would_delete(memory, session):
     assert [stale.key for stale in would] == [stale.key for stale in gone] == ["trip"]
     assert kept == ()
     assert memory.sessions(user="u42") == ()
-    with pytest.raises(InvalidInputError):
-        memory.purge(timedelta(days=-1))
+    for wrong in (timedelta(days=-1), timedelta.max, 90):
+        with pytest.raises(InvalidInputError):
+            memory.purge(wrong)
 
 
 def test_an_imported_session_assembles_the_same_bytes(memory, session, tmp_path):

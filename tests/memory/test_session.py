@@ -222,3 +222,25 @@ def test_a_small_model_gets_a_budget_that_fits(url):
         prompt = memory.session("s").reply("hello").prompt
 
     assert (prompt.context, prompt.reply) == (100, 25)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda s: s.append("user", 5),
+        lambda s: s.append("user", None),
+        lambda s: s.append("user", b"x"),
+        lambda s: s.append("user", ["a"]),
+        lambda s: s.append("assistant", tool_calls=[{"id": "a", "name": "b"}]),
+        lambda s: s.at(True),  # noqa: FBT003 - a bool is the wrong kind
+        lambda s: s.at(1.5),
+        lambda s: s.at("2020"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused_in_our_own_words(session, wrong):
+    session.append("user", "one")
+
+    with pytest.raises(InvalidInputError):
+        wrong(session)
+
+    assert len(session.messages()) == 1

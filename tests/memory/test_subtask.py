@@ -1,7 +1,7 @@
 import pytest
 
 from agentmem.config import Budget
-from agentmem.errors import ConflictError, InvalidInputError
+from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel
 from agentmem.types import BranchState, Origin, Role, Rule, Span, Tier, ToolCall
@@ -194,3 +194,46 @@ def test_a_subtask_may_inherit_a_summary_of_what_was_said(memory):
     assert first.layout[0].tier is Tier.SUMMARY
     assert second.summaries == first.summaries
     assert task.truncations()[0].rule is Rule.NOT_INHERITED
+
+
+def test_a_pin_of_a_subtask_is_its_own_unless_it_says_otherwise(session):
+    before = session.assemble().prompt_hash
+
+    with session.subtask("book") as task:
+        task.pin("role", "you are a booking agent")
+        prompt = task.reply("book it").prompt
+
+    assert prompt.messages[0].text == "you are a booking agent"
+    assert session.assemble().prompt_hash == before
+    with session.subtask("book") as task:
+        task.pin("limit", "spend little", scope="session")
+    assert [pin.key for pin in session.pins()] == ["role", "limit"]
+
+
+def test_an_ended_subtask_takes_nothing_more(session):
+    task = session.subtask("book")
+    task.end()
+
+    for refused in (
+        lambda: task.promote("late"),
+        lambda: task.subtask("inner"),
+        lambda: task.pin("a", "b"),
+        lambda: task.unpin("role"),
+        lambda: task.undo_pin("role"),
+    ):
+        with pytest.raises(ConflictError):
+            refused()
+
+
+def test_a_subtask_of_a_killed_process_can_be_taken_up_again(session):
+    task = session.subtask("book")
+    task.append("user", "book it")
+    (main, left) = session.branches()
+
+    again = session.resume_subtask(left.id)
+
+    assert texts(again.messages())[2:] == ["book it"]
+    again.discard()
+    assert [branch.state for branch in session.branches()] == ["open", "discarded"]
+    with pytest.raises(SessionNotFoundError):
+        session.resume_subtask(main.id)
