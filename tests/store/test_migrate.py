@@ -1,16 +1,20 @@
 import shutil
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
+from agentmem.context import check_conservation
 from agentmem.errors import SchemaVersionError
 from agentmem.store import Store, alembic_runner, current, downgrade, head, migrate, upgrade
 from agentmem.store.engine import parse_url
+from agentmem.types import Form, Span, Tier
 from tests.builders import call, say
 from tests.store.processes import ROOT, finish, start
+from tests.store.test_ledger import prompt_of, summary
 
 OPEN_AND_APPEND = """
 import sys
@@ -86,6 +90,34 @@ def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
         kept = store.messages.read(scope, main)
         assert [stored.message for stored in kept] == [say("user", "a"), call("1")]
         assert store.pins.visible(scope, main)[0].text == "1"
+
+
+def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scope):
+    with Store.open(new_url) as store:
+        session = store.sessions.get_or_create(scope, "trip")
+        store.messages.append(scope, session.main, [say("user", text) for text in "abcd"])
+        short = summary(session.main)
+        layout = (
+            Span(first=1, last=2, tier=Tier.SUMMARY, source=short.key),
+            Span(first=3, last=3, tier=Tier.RECENT, form=Form.CLIPPED, kept=7),
+            Span(first=4, last=4, tier=Tier.CURRENT),
+        )
+        for named in (True, False):
+            prompt = prompt_of(
+                session.main, head=4, truncated=named, layout=layout, summaries=(short,)
+            )
+            store.ledger.record(scope, prompt)
+
+    downgrade(new_url, "0001")
+    upgrade(new_url)
+
+    with Store.open(new_url) as store:
+        kept = store.ledger.assemblies(scope, session.id)
+        assert {info.layout for info in kept} == {(Span(first=1, last=2, tier=None), *layout[1:])}
+        records = store.ledger.truncations(scope, session.id)
+        clipped = replace(records[0], first=3, last=3)
+        assert check_conservation(kept, (*records, clipped)) == ()
+        store.ledger.record(scope, prompt)
 
 
 def test_the_way_down_to_nothing_leaves_nothing(new_url):
