@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar
 
 from sqlalchemy import URL, Connection, inspect, text
 
-from agentmem.errors import SchemaVersionError
+from agentmem.errors import DatabaseUrlError, SchemaVersionError
 from agentmem.store.engine import bare_engine, is_memory, parse_url, place_of
 from agentmem.store.failures import one_line, translated
 
@@ -45,9 +45,10 @@ def current(url: str) -> str | None:
 
     Raises:
         SchemaVersionError: it holds the tables of something else.
+        DatabaseUrlError: it is one in memory.
         StoreError: it cannot be opened.
     """
-    return _on_bare_connection(parse_url(url), _revision)
+    return _on_bare_connection(_lasting(url), _revision)
 
 
 def upgrade(url: str, revision: str = "head") -> str:
@@ -58,9 +59,10 @@ def upgrade(url: str, revision: str = "head") -> str:
 
     Raises:
         SchemaVersionError: it is newer than this package, or holds the tables of something else.
+        DatabaseUrlError: it is one in memory.
         StoreError: it cannot be opened.
     """
-    return _migrate(parse_url(url), revision, "upgrade")
+    return _migrate(_lasting(url), revision, "upgrade")
 
 
 def downgrade(url: str, revision: str) -> str | None:
@@ -71,7 +73,7 @@ def downgrade(url: str, revision: str) -> str | None:
         SchemaVersionError: as for `upgrade`, or no such revision lies behind.
         StoreError: it cannot be opened.
     """
-    _migrate(parse_url(url), revision, "downgrade")
+    _migrate(_lasting(url), revision, "downgrade")
     return current(url)
 
 
@@ -94,6 +96,15 @@ def ensure_current(url: URL) -> None:
             found=found,
             expected=expected,
         )
+
+
+def _lasting(text: str) -> URL:
+    url = parse_url(text)
+    if is_memory(url):
+        raise DatabaseUrlError(
+            "a database in memory ends with its connection: there is nothing to upgrade"
+        )
+    return url
 
 
 def create_tables(connection: Connection) -> None:
@@ -125,7 +136,6 @@ def _on_bare_connection(url: URL, work: Callable[[Connection], T]) -> T:
 
 
 def _migrate(url: URL, revision: str, direction: Direction) -> str:
-    assert not is_memory(url), "a database in memory ends with its connection"
     engine = bare_engine(url)
     try:
         with (
@@ -147,14 +157,16 @@ def _revision(connection: Connection) -> str | None:
     """Read the revision, and make sure that it is one of ours."""
     place = place_of(connection.engine.url)
     tables = set(inspect(connection).get_table_names())
-    if tables and _VERSION_TABLE not in tables:
+    rows = sorted(connection.scalars(_VERSIONS)) if _VERSION_TABLE in tables else []
+    others = sorted(tables - {_VERSION_TABLE})
+    # The way back to nothing leaves the table of the revision, without one.
+    if others and not rows:
         raise SchemaVersionError(
             f"the database {place} holds the tables of something else "
-            f"({', '.join(sorted(tables)[:5])}): give agentmem a database of its own",
+            f"({', '.join(others[:5])}): give agentmem a database of its own",
             found=None,
             expected=head(),
         )
-    rows = sorted(connection.scalars(_VERSIONS)) if tables else []
     found = ", ".join(rows) or None
     if found is not None and found not in REVISIONS:
         raise SchemaVersionError(

@@ -8,7 +8,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from agentmem.context import check_conservation
-from agentmem.errors import SchemaVersionError
+from agentmem.errors import DatabaseUrlError, SchemaVersionError
 from agentmem.store import Store, alembic_runner, current, downgrade, head, migrate, upgrade
 from agentmem.store.engine import parse_url
 from agentmem.types import Form, Span, Tier
@@ -184,6 +184,27 @@ def test_a_database_of_something_else_is_refused_and_not_touched(new_url, execut
             attempt(new_url)
 
     assert tables(new_url) == {"customers"}
+
+
+def test_an_emptied_revision_table_does_not_make_foreign_tables_ours(new_url, execute):
+    execute(
+        new_url,
+        "CREATE TABLE customers (id INTEGER PRIMARY KEY)",
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
+    )
+
+    for attempt in (Store.open, upgrade, current):
+        with pytest.raises(SchemaVersionError, match=r"\(customers\)"):
+            attempt(new_url)
+
+    assert tables(new_url) == {"customers", "alembic_version"}
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_has_no_revision_to_move(url):
+    for attempt in (upgrade, current, lambda url: downgrade(url, "base")):
+        with pytest.raises(DatabaseUrlError, match="nothing to upgrade"):
+            attempt(url)
 
 
 def test_a_revision_that_does_not_exist_is_one_error(new_url):
