@@ -10,6 +10,24 @@ def _require(*, ok: bool, message: str) -> None:
         raise ConfigError(message)
 
 
+def _require_ints(settings: object, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        _require(
+            ok=isinstance(value, int) and not isinstance(value, bool),
+            message=f"{name} must be a whole number, got {value!r:.80}",
+        )
+
+
+def _require_numbers(settings: object, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        _require(
+            ok=isinstance(value, int | float) and not isinstance(value, bool),
+            message=f"{name} must be a number, got {value!r:.80}",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """
@@ -40,6 +58,8 @@ class Budget:
     clip: bool = True
 
     def __post_init__(self) -> None:
+        _require_ints(self, "context", "reply")
+        _require_numbers(self, "low_water", "summary", "retrieved")
         _require(
             ok=self.reply >= 1 and self.context > self.reply,
             message=f"a budget needs 1 <= reply < context, got reply {self.reply} and context "
@@ -102,6 +122,13 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        given = ("max_tokens", "top_k", "seed")
+        _require_ints(self, *(name for name in given if getattr(self, name) is not None))
+        _require_numbers(self, "temperature", "top_p")
+        _require(
+            ok=self.seed is None or 0 <= self.seed < 1 << 63,
+            message=f"seed must be from 0 to 2**63 - 1, got {self.seed}",
+        )
         _require(
             ok=self.max_tokens is None or self.max_tokens >= 1,
             message=f"max_tokens must be at least 1, got {self.max_tokens}",
@@ -116,7 +143,8 @@ class Sampling:
             message=f"top_k must be at least 1, got {self.top_k}",
         )
         _require(
-            ok=isinstance(self.stop, tuple) and all(self.stop),
+            ok=isinstance(self.stop, tuple)
+            and all(isinstance(text, str) and text for text in self.stop),
             message=f"stop must be a tuple of non-empty strings, got {self.stop!r}",
         )
 
@@ -146,6 +174,7 @@ class InferenceConfig:
             ok=self.dtype in {"auto", "float32", "bfloat16", "float16"},
             message=f"dtype must be auto, float32, bfloat16 or float16, got {self.dtype!r}",
         )
+        _require_ints(self, "block_size", "kv_bytes", "prefill_chunk")
         for name in ("block_size", "kv_bytes", "prefill_chunk"):
             value = getattr(self, name)
             _require(ok=value >= 1, message=f"{name} must be at least 1, got {value}")

@@ -6,7 +6,18 @@ from agentmem.errors import ConfigError
 
 @pytest.mark.parametrize(
     "fields",
-    [{"reply": 0}, {"context": 512, "reply": 512}, {"low_water": -0.1}, {"low_water": 1.1}],
+    [
+        {"context": "a"},
+        {"reply": 2.5},
+        {"summary": "much"},
+        {"summary": 1.5},
+        {"retrieved": -1},
+        {"context": 100, "reply": 50, "summary": 40, "retrieved": 40},
+        {"reply": 0},
+        {"context": 512, "reply": 512},
+        {"low_water": -0.1},
+        {"low_water": 1.1},
+    ],
 )
 def test_a_budget_that_cannot_work_is_refused(fields):
     with pytest.raises(ConfigError):
@@ -25,6 +36,13 @@ def test_a_budget_that_cannot_work_is_refused(fields):
         {"top_k": 0},
         {"stop": ("",)},
         {"stop": "END"},
+        {"stop": (1,)},
+        {"seed": -1},
+        {"seed": 2**63},
+        {"seed": "a"},
+        {"max_tokens": "3"},
+        {"max_tokens": 2.5},
+        {"top_k": True},
     ],
 )
 def test_sampling_that_cannot_work_is_refused(fields):

@@ -48,7 +48,7 @@ def _answer(console: Console, session: Session, line: str, sampling: Sampling) -
         with session.stream(line, sampling=sampling) as stream:
             for piece in stream:
                 console.print(plain(piece), end="")
-            console.print()
+            console.print("" if stream.reply.message else "(the model said nothing)")
             console.print(plain(reply_line(stream.reply)), style="dim", soft_wrap=True)
     except ContextOverflowError as error:
         console.print(plain(f"error: {error}"), style="red")

@@ -34,6 +34,10 @@ class Play:
     subtasks: list[Subtask] = field(default_factory=list)
 
     def run(self) -> None:
+        self._tell(
+            f"{self.model.name} plays a travel agent. It is a very small model: judge how each "
+            "prompt is made and accounted for, not the advice."
+        )
         memory = self._open()
         try:
             session = memory.session(self.key)
@@ -101,7 +105,7 @@ class Play:
             table.add_row(name, value)
         table.add_row(
             "each message shown or on record",
-            f"in all {num_assemblies} prompts" if not problems else f"NO: {problems}",
+            f"in all {num_assemblies} logged prompts" if not problems else f"NO: {problems}",
         )
         last = self.replies[-1].prompt
         for pin in session.pins():
@@ -118,7 +122,7 @@ class Play:
             ("prompt tokens in all", f"{prompt:,}"),
             ("  computed", f"{prompt - reused:,}"),
             ("  reused from the KV cache", f"{reused:,} ({reused / prompt:.0%})"),
-            ("truncation records", f"{len(records)}: {destinations(records)}"),
+            ("truncation records, main and subtasks", f"{len(records)}: {destinations(records)}"),
         ]
 
     def _proof(self, pin: Pin, token_ids: tuple[int, ...]) -> str:

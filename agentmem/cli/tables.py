@@ -45,11 +45,11 @@ def reply_line(reply: Reply) -> str:
 
 
 def truncation_words(prompt: Prompt) -> str:
-    """Say what this prompt newly left out."""
+    """Say what this prompt left out that the one before still showed."""
     if not prompt.truncations:
-        return "truncations 0"
+        return "new truncations 0"
     runs = ", ".join(f"{r.first}-{r.last} → {r.destination}" for r in prompt.truncations)
-    return f"truncations {len(prompt.truncations)}: messages {runs}"
+    return f"new truncations {len(prompt.truncations)}: messages {runs}"
 
 
 def session_table(sessions: Iterable[SessionInfo]) -> Table:

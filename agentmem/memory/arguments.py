@@ -5,7 +5,31 @@ from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
 from agentmem.errors import ConfigError, InvalidInputError
+from agentmem.protocols import LanguageModel
 from agentmem.types import Part, PinScope, Role, TextPart, ToolCall
+
+_DEFAULT = Budget()
+
+
+def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget:
+    """
+    Give *budget*, or the default one, if the model's window has room for it.
+
+    Raises:
+        ConfigError: the budget's context is larger than the model's window.
+    """
+    window = model.context_window if model is not None else None
+    if window is None:
+        return budget or _DEFAULT
+    if budget is None:
+        context = min(window, _DEFAULT.context)
+        return Budget(context=context, reply=min(_DEFAULT.reply, max(1, context // 4)))
+    if budget.context > window:
+        raise ConfigError(
+            f"the budget's context is {budget.context} tokens but the model's window is {window}: "
+            "lower Budget.context"
+        )
+    return budget
 
 
 def bounded_sampling(sampling: Sampling, budget: Budget) -> Sampling:

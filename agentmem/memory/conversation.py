@@ -1,5 +1,7 @@
 """What a session and a subtask have in common: one branch to write to and to answer on."""
 
+import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,12 +17,11 @@ from agentmem.memory.arguments import (
     role_of,
 )
 from agentmem.memory.history import History
-from agentmem.memory.loader import load_view
+from agentmem.memory.loader import is_same, load_view
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import GenerationRequest, Hit
 from agentmem.types import (
-    AssemblyInfo,
     BranchId,
     BranchState,
     Message,
@@ -38,8 +39,8 @@ from agentmem.types import (
 _DEFAULT_SAMPLING = Sampling()
 
 
-_MAX_ATTEMPTS = 8
-"""Assemblies of one branch at the same time, by several processes, of which each waits for none."""
+_MAX_ATTEMPTS = 40
+"""How often a prompt is assembled again because somebody else has logged one meanwhile."""
 
 
 class Conversation(History):
@@ -165,7 +166,7 @@ class Conversation(History):
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with.
         """
-        return self._assemble(budget or self._runtime.budget, hits=tuple(hits))
+        return self._assemble(self._runtime.budget_for(budget), hits=tuple(hits))
 
     def fold(self, *, budget: Budget | None = None) -> Prompt:
         """
@@ -178,7 +179,7 @@ class Conversation(History):
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with.
         """
-        return self._assemble(budget or self._runtime.budget, must_slide=True)
+        return self._assemble(self._runtime.budget_for(budget), must_slide=True)
 
     def _assemble(
         self, budget: Budget, *, hits: tuple[Hit, ...] = (), must_slide: bool = False
@@ -188,7 +189,7 @@ class Conversation(History):
         for attempt in range(_MAX_ATTEMPTS):
             view, previous = load_view(self._runtime, self._branch_id, budget)
             prompt = assembler.assemble(replace(view, hits=hits, must_slide=must_slide))
-            if previous is not None and _is_same(prompt, previous):
+            if previous is not None and is_same(prompt, previous):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
             try:
@@ -196,6 +197,8 @@ class Conversation(History):
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise
+                # Whoever comes again at another time than the others gets through.
+                time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
         raise AssertionError("the loop returns or raises")
 
     def stream(
@@ -216,7 +219,7 @@ class Conversation(History):
             ConfigError: there is no model, or it cannot give what is asked.
         """
         model = self._runtime.need_model()
-        budget = budget or self._runtime.budget
+        budget = self._runtime.budget_for(budget)
         sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
         if text is not None:
             self.append(Role.USER, text)
@@ -289,11 +292,3 @@ class Conversation(History):
         if self._served and token_ids[: len(self._served[-1])] == self._served[-1]:
             self._served.pop()
         self._served.append(token_ids)
-
-
-def _is_same(prompt: Prompt, previous: AssemblyInfo) -> bool:
-    return (prompt.head, prompt.layout, prompt.prompt_hash) == (
-        previous.head,
-        previous.layout,
-        previous.prompt_hash,
-    )

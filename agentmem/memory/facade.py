@@ -7,15 +7,14 @@ from typing import Self
 
 from agentmem.config import Budget
 from agentmem.context import Policy
-from agentmem.errors import ConfigError, InvalidInputError
+from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
+from agentmem.memory.arguments import checked_budget
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import LanguageModel, TokenCounter
 from agentmem.store import StaleSession, Store, Transferred
 from agentmem.types import Scope, SessionInfo
-
-_DEFAULT = Budget()
 
 
 class Memory:
@@ -39,7 +38,7 @@ class Memory:
         self._store = store
         self._model = model
         self._counter = model.counter if counter is None and model is not None else counter
-        self._budget = _checked(budget, model)
+        self._budget = checked_budget(budget, model)
         self._policy = policy or Policy()
         self._namespace = namespace
 
@@ -74,7 +73,7 @@ class Memory:
             ConfigError: *budget* is larger than the model's window.
         """
         Scope(namespace=namespace)
-        _checked(budget, model)
+        checked_budget(budget, model)
         return cls(
             Store.open(url),
             model=model,
@@ -206,18 +205,3 @@ class Memory:
             budget=self._budget,
             policy=self._policy,
         )
-
-
-def _checked(budget: Budget | None, model: LanguageModel | None) -> Budget:
-    window = model.context_window if model is not None else None
-    if window is None:
-        return budget or _DEFAULT
-    if budget is None:
-        context = min(window, _DEFAULT.context)
-        return Budget(context=context, reply=min(_DEFAULT.reply, max(1, context // 4)))
-    if budget.context > window:
-        raise ConfigError(
-            f"the budget's context is {budget.context} tokens but the model's window is {window}: "
-            "lower Budget.context"
-        )
-    return budget

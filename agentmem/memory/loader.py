@@ -20,6 +20,7 @@ from agentmem.types import (
     BranchInfo,
     Break,
     Inherit,
+    Prompt,
     Role,
     StoredMessage,
     Summary,
@@ -183,3 +184,12 @@ def _from_first_user(messages: tuple[StoredMessage, ...]) -> tuple[StoredMessage
 
 def _num_tokens(counter: TokenCounter, messages: Sequence[StoredMessage]) -> int:
     return sum(counter.count(stored.message) for stored in messages)
+
+
+def is_same(prompt: Prompt, previous: AssemblyInfo) -> bool:
+    """Tell whether the log ends with this very prompt."""
+    return (prompt.head, prompt.layout, prompt.prompt_hash) == (
+        previous.head,
+        previous.layout,
+        previous.prompt_hash,
+    )

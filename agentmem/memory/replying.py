@@ -25,8 +25,8 @@ class ReplyStream:
     The text of a reply as it is generated: an iterator over pieces of text.
 
     After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
-    ``with`` block, or dropping the iterator) cancels the generation; what was said until then is
-    stored, as everything is, and `reply` stays unset.
+    ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; what
+    was said until then is stored, as everything is, and `reply` stays unset.
     """
 
     def __init__(self, prompt: Prompt, chunks: Generator[Chunk], save: Save) -> None:
@@ -72,7 +72,8 @@ class ReplyStream:
                 if chunk.text:
                     said.append(chunk.text)
                     yield chunk.text
-        except GeneratorExit:
+        except BaseException:
+            # Left early, interrupted, or failed: what the caller has read was said.
             chunks.close()
             if self._reply is None:
                 self._store("".join(said))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import ConfigError
+from agentmem.memory.arguments import checked_budget
 from agentmem.protocols import LanguageModel, TokenCounter
 from agentmem.store import Store
 from agentmem.types import Scope
@@ -38,6 +39,9 @@ class Runtime:
                 "or Memory.open(url, counter=...)"
             )
         return self.counter
+
+    def budget_for(self, budget: Budget | None) -> Budget:
+        return self.budget if budget is None else checked_budget(budget, self.model)
 
     @property
     def cache_salt(self) -> str:

@@ -16,7 +16,7 @@ def test_the_demo_plays_to_its_end_and_its_account_balances(tmp_path):
     said = done.stdout
     assert "the prompt is the same bytes" in said
     assert len(re.findall(r"handed back: .*[1-9]\d* KV blocks of scratch", said)) == 2
-    assert re.search(r"each message shown or on record +│ in all \d+ prompts", said)
+    assert re.search(r"each message shown or on record +│ in all \d+ logged prompts", said)
     assert len(re.findall(r"pin '\w+' in the last prompt +│ byte for byte", said)) == 2
     assert len(re.findall(r"truncations [1-9]", said)) >= 4
     free, cached, in_use, total = map(

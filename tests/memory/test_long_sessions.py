@@ -124,6 +124,23 @@ def test_two_who_assemble_at_once_log_each_truncation_once(url):
         assert session.check() == ()
 
 
+def test_many_threads_on_one_session_all_get_their_prompts(url):
+    budget = Budget(context=120, reply=20)
+    with Memory.open(url, counter=WordCounter(), budget=budget) as memory:
+        session = memory.session("s")
+
+        def talk(number):
+            for turn in range(8):
+                session.append("user", words(8, f"t{number}n{turn}"))
+                session.assemble()
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(talk, range(8)))
+
+        assert session.branch.head == 64
+        assert session.check() == ()
+
+
 def test_the_task_may_be_pinned_as_it_is_said(url):
     policy = Policy(auto_pin=PinTask())
     with Memory.open(url, model=ScriptedModel(), policy=policy) as memory:

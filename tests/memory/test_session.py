@@ -65,6 +65,29 @@ def test_leaving_a_stream_early_keeps_what_was_said(memory):
         _ = stream.reply
 
 
+class Interrupted(ScriptedModel):
+    def stream(self, request):
+        chunks = super().stream(request)
+        yield next(chunks)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_in_the_middle_of_an_answer_keeps_what_was_said(memory):
+    session = Memory(memory._store, model=Interrupted(["one two three"])).session("s")
+
+    with pytest.raises(KeyboardInterrupt):
+        session.reply("go")
+
+    assert texts(session.messages()) == ["go", "one"]
+
+
+def test_a_budget_over_the_models_window_is_refused_for_one_reply_too(session):
+    with pytest.raises(ConfigError, match="window is 8192"):
+        session.reply("go", budget=Budget(context=8193, reply=10))
+
+    assert session.messages() == ()
+
+
 def test_a_model_that_says_nothing_leaves_the_question_unanswered(memory):
     session = Memory(memory._store, model=ScriptedModel([""])).session("s")
 
