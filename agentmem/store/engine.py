@@ -151,6 +151,7 @@ class Database:
         self.place = place_of(url)
         self.is_memory = is_memory(url)
         self._pid = os.getpid()
+        self._is_closed = False
         is_postgres = url.get_backend_name() == "postgresql"
         self._turn = threading.Lock() if self.is_memory else nullcontext()
         if is_postgres:
@@ -178,7 +179,8 @@ class Database:
         return self._engine
 
     def close(self) -> None:
-        """Close every connection that is not in use."""
+        """Close every connection that is not in use; nothing can be read or written any more."""
+        self._is_closed = True
         self._engine.dispose()
 
     def forget_deleted(self) -> None:
@@ -188,7 +190,9 @@ class Database:
         A reader in another process that is not done keeps the log until the next deletion, or
         until the last connection to the database is closed.
         """
-        if self._engine.dialect.name == "sqlite" and not self.is_memory:
+        is_file = self._engine.dialect.name == "sqlite" and not self.is_memory
+        # Whoever closed it since the deletion has closed the log too.
+        if is_file and not self._is_closed:
             with translated(self.place):
                 raw = self._engine.raw_connection()
                 try:
@@ -201,7 +205,7 @@ class Database:
         Run *work* on a consistent view and give its result.
 
         Raises:
-            StoreError: the database could not be read.
+            StoreError: the database could not be read, or this was closed.
         """
         return self._run(self._reader, work)
 
@@ -214,7 +218,7 @@ class Database:
 
         Raises:
             DatabaseBusyError: the lock did not come in time.
-            StoreError: the database could not be written.
+            StoreError: the database could not be written, or this was closed.
         """
         return self._run(self._writer, work)
 
@@ -223,6 +227,8 @@ class Database:
         deadline = time.monotonic() + BUSY_TIMEOUT_S
         attempt = 0
         while True:
+            if self._is_closed:
+                raise StoreError("this store is closed: open it again")
             with translated(self.place):
                 try:
                     return self._once(engine, work)

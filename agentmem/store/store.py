@@ -64,7 +64,11 @@ class Store:
         return cls(database, clock=clock)
 
     def close(self) -> None:
-        """Give all connections back. A database in memory ends here."""
+        """
+        Give all connections back. A database in memory ends here.
+
+        Every other method raises a StoreError from now on.
+        """
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -219,3 +219,25 @@ def test_a_connection_that_breaks_inside_the_work_runs_it_again(postgres_url, sc
         assert len(runs) == 2
         with pytest.raises(LookupError):
             store.sessions.branch(scope, BranchId(1))
+
+
+def test_a_closed_store_says_so_and_opens_nothing_again(url, scope, tmp_path):
+    store = Store.open(url)
+    session = store.sessions.get_or_create(scope, "trip")
+
+    store.close()
+    store.close()
+
+    for use in (
+        lambda: store.sessions.get_or_create(scope, "trip"),
+        lambda: store.messages.read(scope, session.main),
+        lambda: store.messages.append(scope, session.main, [say("user", "a")]),
+        lambda: store.pins.set(scope, session.main, "a", "1"),
+        lambda: store.ledger.assemblies(scope, session.id),
+        lambda: store.deletion.user(scope),
+        lambda: store.retention.stale(session.created_at),
+        lambda: store.transfer.export(tmp_path / "x.jsonl"),
+    ):
+        with pytest.raises(StoreError, match="this store is closed: open it again"):
+            use()
+    assert store.database.engine.pool.status() == store.database.engine.pool.recreate().status()
