@@ -130,9 +130,11 @@ def truncations(
     user: User = "default",
     namespace: Namespace = "default",
 ) -> None:
-    """Show what left the prompts of a session, when, why, and where it is."""
+    """Show what left the prompts of a session and its subtasks, when, why, and where it is."""
     with Memory.open(database, namespace=namespace) as memory:
-        out.print(truncation_table(memory.find(session, user=user).truncations()))
+        found = memory.find(session, user=user)
+        logs = [(one.name, found.history(one.id).truncations()) for one in found.branches()]
+    out.print(truncation_table(logs))
 
 
 @app.command()

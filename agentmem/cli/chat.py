@@ -39,7 +39,7 @@ def _answer(console: Console, session: Session, line: str, sampling: Sampling) -
             console.print(plain(f"{pin.key} (version {pin.version}): {pin.text}"))
         return
     if line == "/truncations":
-        console.print(truncation_table(session.truncations()))
+        console.print(truncation_table([("main", session.truncations())]))
         return
     if line.startswith("/"):
         console.print(_HELP)

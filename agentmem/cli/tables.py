@@ -76,12 +76,14 @@ def message_table(messages: Iterable[StoredMessage], *, full: bool) -> Table:
     return table
 
 
-def truncation_table(records: Iterable[TruncationRecord]) -> Table:
-    """List truncation records, one a row."""
-    table = Table("when", "prompt", "messages", "tier", "rule", "tokens", "room", "now in")
-    for record in records:
+def truncation_table(logs: Iterable[tuple[str, Iterable[TruncationRecord]]]) -> Table:
+    """List the truncation records of several branches, one a row."""
+    names = ("branch", "when", "prompt", "messages", "tier", "rule", "tokens", "room", "now in")
+    table = Table(*names)
+    for branch, record in ((name, one) for name, some in logs for one in some):
         when = f"{record.created_at:%Y-%m-%d %H:%M:%S}" if record.created_at else "-"
         table.add_row(
+            plain(branch),
             when,
             str(record.assembly_id),
             f"{record.first}-{record.last}",

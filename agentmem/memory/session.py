@@ -93,6 +93,10 @@ class Session(_Forkable):
         """List main and all subtasks, ended ones and those of a killed process too."""
         return self._store.sessions.branches(self._scope, self.info.id)
 
+    def history(self, branch_id: BranchId) -> History:
+        """Read a branch of this session, such as an ended subtask."""
+        return History(self._runtime, branch_id)
+
     def resume_subtask(self, branch_id: BranchId) -> "Subtask":
         """
         Take up a subtask again, to go on with it, to end or to discard it.
@@ -109,8 +113,7 @@ class Session(_Forkable):
 
     def audit(self) -> tuple[Audit, ...]:
         """Check the log of each branch of this session, main first."""
-        branches = self._store.sessions.branches(self._scope, self.info.id)
-        return tuple(History(self._runtime, branch.id).audit_branch() for branch in branches)
+        return tuple(self.history(branch.id).audit_branch() for branch in self.branches())
 
 
 class Subtask(_Forkable):
@@ -154,6 +157,7 @@ class Subtask(_Forkable):
             ConflictError: it has ended already, or the parent has and something was promoted.
             TranscriptError: what was promoted as a result answers no open call of the parent.
         """
+        self._require_open()
         self._store.messages.merge(self._scope, self._branch_id, self._promoted)
         self._free_scratch()
 
@@ -164,6 +168,7 @@ class Subtask(_Forkable):
         Raises:
             ConflictError: it has ended already.
         """
+        self._require_open()
         self._store.sessions.set_state(
             self._scope,
             self._branch_id,
