@@ -16,7 +16,7 @@ from agentmem.store.branches import find_branch, find_branches, lineage
 from agentmem.store.codec import decode, encode
 from agentmem.store.engine import Database
 from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, PinRow, SessionRow, SummaryRow
-from agentmem.store.scoping import is_owner, not_found, owner_digest
+from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.types import (
     BranchId,
     Message,
@@ -94,7 +94,9 @@ class Deletion:
 
         Raises:
             SessionNotFoundError: no such branch of this scope, or no such message in it.
+            InvalidInputError: *position* is no whole number.
         """
+        check_position("position", position)
 
         def work(connection: Connection) -> Deleted:
             branch = find_branch(connection, scope, branch_id)

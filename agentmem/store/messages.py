@@ -14,7 +14,7 @@ from agentmem.store.calls import Transcript
 from agentmem.store.codec import decode, encode, to_json
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
-from agentmem.store.scoping import check_moment
+from agentmem.store.scoping import check_moment, check_position
 from agentmem.types import (
     BranchId,
     BranchState,
@@ -161,6 +161,7 @@ class Messages:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
+            InvalidInputError: a position is no whole number.
         """
         return self._read(_RANGE, scope, branch_id, first, last)
 
@@ -172,6 +173,7 @@ class Messages:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
+            InvalidInputError: a position is no whole number.
         """
         return self._read(_PROMOTED, scope, branch_id, first, last)
 
@@ -181,7 +183,7 @@ class Messages:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: *moment* has no time zone.
+            InvalidInputError: *moment* has no time zone, or is out of range in UTC.
         """
         check_moment(moment)
 
@@ -199,6 +201,9 @@ class Messages:
     def _read(
         self, statement: Any, scope: Scope, branch_id: BranchId, first: int, last: int | None
     ) -> tuple[StoredMessage, ...]:
+        check_position("first", first)
+        if last is not None:
+            check_position("last", last)
         lowest = max(1, min(first, _MAX_POSITION))
         highest = None if last is None else max(0, min(last, _MAX_POSITION))
 

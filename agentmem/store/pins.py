@@ -175,7 +175,7 @@ class Pins:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: *at* has no time zone.
+            InvalidInputError: *at* has no time zone, or is out of range in UTC.
         """
         if at is not None:
             check_moment(at)

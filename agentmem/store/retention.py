@@ -42,7 +42,7 @@ class Retention:
         Find the sessions, of all users, in which nothing has happened since *before*.
 
         Raises:
-            InvalidInputError: *before* has no time zone.
+            InvalidInputError: *before* has no time zone, or is out of range in UTC.
         """
         check_moment(before)
         statement = _STALE
@@ -69,7 +69,7 @@ class Retention:
         Each session goes in a transaction of its own, and stays if something has happened in it.
 
         Raises:
-            InvalidInputError: *before* has no time zone.
+            InvalidInputError: *before* has no time zone, or is out of range in UTC.
         """
         found = self.stale(before, namespace=namespace)
         if dry_run:

@@ -1,7 +1,7 @@
 """Whose rows: the clauses and checks by which an id alone opens nothing."""
 
 import hashlib
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from sqlalchemy import ColumnElement, bindparam
@@ -40,8 +40,20 @@ def check_id(what: str, number: int) -> int:
     Raises:
         SessionNotFoundError: no row can; SQLite and PostgreSQL would fail on it in their own ways.
     """
-    if not isinstance(number, int) or not 0 < number <= _MAX_ID:
+    if not _is_whole(number) or not 0 < number <= _MAX_ID:
         raise SessionNotFoundError(f"there is no {what} {number!r} here")
+    return number
+
+
+def check_position(what: str, number: int) -> int:
+    """
+    Return *number* if it counts messages.
+
+    Raises:
+        InvalidInputError: it is no whole number; the databases would take different things for one.
+    """
+    if not _is_whole(number):
+        raise InvalidInputError(f"{what} must be a whole number, got {number!r:.50}")
     return number
 
 
@@ -50,10 +62,17 @@ def check_moment(moment: datetime) -> datetime:
     Return *moment* if it is one.
 
     Raises:
-        InvalidInputError: it has no time zone, so it could be any of a day's moments.
+        InvalidInputError: it has no time zone, so it could be any of a day's moments, or it is in
+            no year from 1 to 9999 of UTC.
     """
-    if moment.tzinfo is None:
+    if not isinstance(moment, datetime):
+        raise InvalidInputError(f"a moment is a datetime, got {moment!r:.50}")
+    if moment.utcoffset() is None:
         raise InvalidInputError(f"{moment} has no time zone: give one, such as UTC")
+    try:
+        moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInputError(f"{moment} is outside of what a datetime in UTC can be") from error
     return moment
 
 
@@ -62,3 +81,7 @@ def not_found(what: str, name: object, scope: Scope) -> SessionNotFoundError:
     return SessionNotFoundError(
         f"there is no {what} {name!r} of user {scope.user!r} in namespace {scope.namespace!r}"
     )
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

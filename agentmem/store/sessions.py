@@ -19,7 +19,7 @@ from agentmem.store.branches import change_state, find_branch, find_branches, to
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, Base, BranchRow, OwnerRow, SessionRow
-from agentmem.store.scoping import is_owner, not_found, owner_digest
+from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.types import (
     BranchId,
     BranchInfo,
@@ -131,6 +131,7 @@ class Sessions:
             InvalidInputError: *parent* has no position *at*, or *name* cannot be stored.
         """
         check_name("branch name", name)
+        check_position("at", at)
 
         def work(connection: Connection) -> AnyRow:
             origin = find_branch(connection, scope, parent)
