@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, Final
 
 from agentmem.store.codec import to_json
@@ -76,7 +77,7 @@ def encode_record(record: TruncationRecord, assembly_id: int) -> dict[str, Any]:
     }
 
 
-def to_info(row: AnyRow) -> AssemblyInfo:
+def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
     """Read a row of the log of prompts."""
     tokens = {Tier(name): number for name, number in json.loads(row.tokens_by_tier).items()}
     return AssemblyInfo(
@@ -94,7 +95,29 @@ def to_info(row: AnyRow) -> AssemblyInfo:
     )
 
 
-def to_record(row: AnyRow) -> TruncationRecord:
+def check_info(info: AssemblyInfo) -> None:
+    """
+    Check what stands in the JSON of a row that somebody else may have written.
+
+    Raises:
+        TypeError: a number is none, or a key is no text.
+    """
+    numbers = [
+        *info.tokens_by_tier.values(),
+        *(version for _, version in info.pins),
+        *(end for span in info.layout for end in (span.first, span.last)),
+        *(span.kept for span in info.layout if span.kept is not None),
+    ]
+    keys = [
+        *(key for key, _ in info.pins),
+        *(span.source for span in info.layout if span.source is not None),
+    ]
+    for cell, kind in [*((n, int) for n in numbers), *((k, str) for k in keys)]:
+        if type(cell) is not kind:
+            raise TypeError(f"{cell!r:.50} is no {kind.__name__}")
+
+
+def to_record(row: AnyRow | SimpleNamespace) -> TruncationRecord:
     """Read a truncation record with its prompt's branch and time."""
     return TruncationRecord(
         branch_id=BranchId(row.branch_id),

@@ -14,8 +14,10 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, insert, select
 
 from agentmem.errors import ConflictError, DamagedFileError, InvalidInputError, StoreError
+from agentmem.store.branches import to_branch_info
 from agentmem.store.codec import decode
 from agentmem.store.columns import UtcDateTime
+from agentmem.store.ledger_codec import check_info, to_info, to_record
 from agentmem.store.schema import (
     AssemblyRow,
     Base,
@@ -164,11 +166,7 @@ class Loader:
         if not isinstance(content, dict) or set(content) != {c.name for c in table.columns}:
             raise DamagedFileError(f"the columns of a {table.name} are not those of this agentmem")
         row = {column.name: _value(column, content[column.name]) for column in table.columns}
-        if table.name == "message":
-            try:
-                decode(SimpleNamespace(**row))
-            except StoreError as error:
-                raise DamagedFileError(f"a message cannot be read: {error}") from error
+        _refuse_unreadable(table.name, row)
         for column in table.columns:
             for reference in column.foreign_keys:
                 row[column.name] = self._new_id(reference.column.table.name, row[column.name])
@@ -221,6 +219,23 @@ class Loader:
             raise ConflictError(
                 "the user has a pin of the same key with another history: nothing was imported"
             )
+
+
+def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
+    """Read a row as it will be read once it is stored, so that it fails now and not then."""
+    plain: Any = SimpleNamespace(**row)
+    try:
+        match kind:
+            case "message":
+                decode(plain)
+            case "branch":
+                to_branch_info(plain)
+            case "assembly":
+                check_info(to_info(plain))
+            case "truncation":
+                to_record(SimpleNamespace(branch_id=0, created_at=None, **row))
+    except (StoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedFileError(f"a row of {kind} cannot be read: {error}") from error
 
 
 def _value(column: Column[Any], value: Any) -> Any:
