@@ -44,6 +44,7 @@ def export(
     session: Annotated[str | None, typer.Option(help="Only this session of the user.")] = None,
 ) -> None:
     """Write a session, a user's sessions, or everything, as JSON Lines with a checksum."""
+    _refuse_namespace_alone(user, namespace)
     with Memory.open(database, namespace=namespace) as memory:
         moved = memory.export(file, user=user, key=session)
     out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages → {file}"))
@@ -56,6 +57,7 @@ def import_(
     namespace: Namespace = "default",
 ) -> None:
     """Read an export, whole or not at all; with --user, for that user."""
+    _refuse_namespace_alone(user, namespace)
     with Memory.open(database, namespace=namespace) as memory:
         moved = memory.load(file, user=user)
     out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}"))
@@ -99,3 +101,11 @@ def _age(text: str) -> timedelta:
     if found is None:
         raise InvalidInputError(f"--older-than takes a number and d, h, m or s, got {text!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _refuse_namespace_alone(user: str | None, namespace: str) -> None:
+    """Everything moves where no user is named, so a namespace would be passed over in silence."""
+    if user is None and namespace != "default":
+        raise InvalidInputError(
+            f"--namespace {namespace} needs a --user: without one, those of all namespaces move"
+        )

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 from sqlalchemy import Connection, Table, select
 
-from agentmem.errors import DamagedFileError, InvalidInputError
+from agentmem.errors import DamagedFileError, InvalidInputError, SessionNotFoundError
 from agentmem.store.codec import to_json
 from agentmem.store.engine import Database
 from agentmem.store.rows import EXPORTED, Loader, rows_of_session, rows_of_user, to_plain
@@ -52,15 +52,13 @@ class Transfer:
         user's own pins go with each export, since they are part of the prompts.
 
         Raises:
-            SessionNotFoundError: the scope has no session of that *key*.
+            SessionNotFoundError: the scope has no session of that *key*, or nothing at all.
             InvalidInputError: a *key* without a *scope*, or there is something at *path* that is
                 no file, or the file cannot be written.
         """
         if key is not None and scope is None:
             raise InvalidInputError("to export one session, say whose it is")
         users = self._database.read(lambda connection: _find_sessions(connection, scope, key))
-        if key is not None and not users:
-            raise not_found("session", key, scope or Scope())
         try:
             with whole_file(path) as file:
                 writer = _Writer(file)
@@ -152,7 +150,12 @@ class _Writer:
 def _find_sessions(
     connection: Connection, scope: Scope | None, key: str | None
 ) -> dict[tuple[int, str, str], list[int]]:
-    """Give the sessions to export by their users."""
+    """
+    Give the sessions to export by their users.
+
+    Raises:
+        SessionNotFoundError: there is nothing of that scope, or no session of that key.
+    """
     statement = (
         select(OwnerRow.id, OwnerRow.namespace, OwnerRow.user, SessionRow.id.label("session"))
         .join(SessionRow, SessionRow.owner_id == OwnerRow.id, isouter=key is None)
@@ -167,7 +170,21 @@ def _find_sessions(
         found = users.setdefault((row.id, row.namespace, row.user), [])
         if row.session is not None:
             found.append(row.session)
+    if scope is not None and not _is_anything(connection, users):
+        if key is not None:
+            raise not_found("session", key, scope)
+        raise SessionNotFoundError(
+            f"there is nothing of user {scope.user!r} in namespace {scope.namespace!r} to export"
+        )
     return users
+
+
+def _is_anything(connection: Connection, users: dict[tuple[int, str, str], list[int]]) -> bool:
+    """Tell whether there is a session, or a pin that a user has without one."""
+    return any(
+        session_ids or next(rows_of_user(owner_id, connection), None)
+        for (owner_id, _, _), session_ids in users.items()
+    )
 
 
 def _verify(file: IO[bytes], path: Path) -> None:

@@ -187,6 +187,27 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(store, scope, tmp_path
         ("tool_call", "digest", "%%"),
         ("pin", "scope", "planet"),
         ("message", "extra", 1),
+        ("branch", "state", "asleep"),
+        ("branch", "inherit", "some"),
+        ("message", "origin", "nowhere"),
+        ("message", "tool_calls", "{"),
+        ("truncation", "tier", "attic"),
+        ("truncation", "rule", "whim"),
+        ("assembly", "layout", "["),
+        ("assembly", "layout", "7"),
+        ("assembly", "layout", "[[1,2]]"),
+        ("assembly", "layout", '[[1,2,"attic"]]'),
+        ("assembly", "layout", '[["1",2,null]]'),
+        ("assembly", "layout", '[[1,2,null,"folded"]]'),
+        ("assembly", "layout", '[[1,2,"summary","full",null,7]]'),
+        ("assembly", "pins", '[["a"]]'),
+        ("assembly", "pins", '[["a","1"]]'),
+        ("assembly", "pins", "{"),
+        ("assembly", "tokens_by_tier", "[]"),
+        ("assembly", "tokens_by_tier", '{"attic":1}'),
+        ("assembly", "tokens_by_tier", '{"recent":true}'),
+        ("message", "parts", "[" * 100_000),
+        ("assembly", "layout", "[" * 100_000),
     ],
 )
 def test_a_forged_row_with_a_right_checksum_is_refused(store, scope, tmp_path, forgery):
@@ -218,8 +239,30 @@ def test_an_export_is_of_whom_it_is_asked_for(store, tmp_path):
         store.transfer.export(tmp_path / "x.jsonl", scope=other, key="trip")
     with pytest.raises(InvalidInputError, match="whose"):
         store.transfer.export(tmp_path / "x.jsonl", key="trip")
-    assert store.transfer.export(tmp_path / "x.jsonl", scope=other).sessions == 0
+    with pytest.raises(SessionNotFoundError, match=r"nothing of user 'u43' .* to export"):
+        store.transfer.export(tmp_path / "x.jsonl", scope=other)
+    assert not (tmp_path / "x.jsonl").exists()
+    store.sessions.get_or_create(other, "trip")
+    assert store.transfer.export(tmp_path / "x.jsonl", scope=other).sessions == 1
     assert "hello" not in (tmp_path / "x.jsonl").read_text()
+
+
+def test_a_user_with_nothing_but_pins_can_be_exported(store, scope, tmp_path):
+    store.deletion.session(scope, store.sessions.get(scope, "trip").id)
+
+    assert store.transfer.export(tmp_path / "x.jsonl", scope=scope).sessions == 0
+
+    assert '"pin"' in (tmp_path / "x.jsonl").read_text()
+    with pytest.raises(SessionNotFoundError, match="'trip'"):
+        store.transfer.export(tmp_path / "x.jsonl", scope=scope, key="trip")
+
+
+def test_an_empty_database_can_be_exported(store, scope, tmp_path):
+    store.deletion.user(scope)
+
+    assert store.transfer.export(tmp_path / "x.jsonl").sessions == 0
+
+    assert store.transfer.load(tmp_path / "x.jsonl").sessions == 0
 
 
 def test_an_import_of_several_users_keeps_them_apart(store, tmp_path):
