@@ -155,8 +155,8 @@ def test_no_legal_message_is_refused_or_less_than_nothing(kind, data):
     counter = kind_counter(kind)
 
     for message in data.draw(transcripts(kind)):
-        assert counter.count(message) >= 0
-        assert counter.count(message) >= len(message.text.strip()) // 3
+        # Of an answer a template may show nothing: a thought that is stripped leaves no token.
+        assert counter.count(message) >= (1 if message.role == "user" else 0)
 
 
 @each_kind
