@@ -1,10 +1,21 @@
-"""The real model, loaded once per run."""
+"""
+The real model, loaded once per run, and how Hypothesis works.
 
+Where ``CI`` is set it tries the same examples each time, so that a change is judged by what it
+changes; elsewhere other ones each time. A slow machine is no failure.
+"""
+
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from agentmem.config import InferenceConfig
+
+settings.register_profile("agentmem", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "agentmem")
 
 
 @pytest.fixture(scope="session")

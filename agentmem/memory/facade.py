@@ -156,7 +156,7 @@ class Memory:
         The file is JSON Lines with a checksum, and appears under its name when it is complete.
 
         Raises:
-            SessionNotFoundError: the user has no session of that *key*.
+            SessionNotFoundError: the user has no session of that *key*, or nothing at all.
             InvalidInputError: a *key* without a *user*, or the file cannot be written.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
