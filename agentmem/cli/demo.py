@@ -11,7 +11,7 @@ from agentmem.cli.tables import destinations, plain, reply_line, shorten
 from agentmem.config import Budget, InferenceConfig, Sampling
 from agentmem.errors import SessionNotFoundError
 from agentmem.inference import KVUsage, LocalModel
-from agentmem.memory import Conversation, Memory, Session, Subtask
+from agentmem.memory import Conversation, Memory, Session
 from agentmem.types import Pin, Reply, TruncationRecord
 
 BUDGET = Budget(context=1536, reply=32)
@@ -31,7 +31,6 @@ class Play:
     script: Script
     key: str
     replies: list[Reply] = field(default_factory=list)
-    subtasks: list[Subtask] = field(default_factory=list)
 
     def run(self) -> None:
         self._tell(
@@ -91,12 +90,11 @@ class Play:
                 self._ask(task, ask)
             task.promote(step.promote)
             during = self.model.kv_usage()
-        self.subtasks.append(task)
         freed = during.cached - self.model.kv_usage().cached
         self._tell(f"-- handed back: {step.promote} ({freed} KV blocks of scratch are free again)")
 
     def _sum_up(self, session: Session) -> None:
-        branches: list[Conversation] = [session, *self.subtasks]
+        branches = [session.history(branch.id) for branch in session.branches()]
         records = [record for branch in branches for record in branch.truncations()]
         problems = [problem for branch in branches for problem in branch.check()]
         num_assemblies = sum(len(branch.assemblies()) for branch in branches)
