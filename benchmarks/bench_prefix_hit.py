@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two runs in place of five")
     num_runs = 2 if parser.parse_args().quick else 5
     console = Console(stderr=True)
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("loading the model")
         with LocalModel.load() as model:
             progress.update(task, description="measuring", total=num_runs + 1)
