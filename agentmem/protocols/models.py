@@ -1,11 +1,11 @@
-"""What one layer needs of another. Implementations do not import each other, only this."""
+"""What counts tokens and what generates them."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentmem.config import Sampling
-from agentmem.types import Generation, Message, Role, StoredMessage
+from agentmem.types import Generation, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,70 +104,3 @@ class LanguageModel(Protocol):
     def forget(self, *, cache_salt: str) -> None:
         """Drop all that is cached under *cache_salt*: what it was made of has been deleted."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A text that a summary is made of: a message, or a summary that is folded into the next."""
-
-    position: int
-    role: Role
-    text: str
-
-
-class Summarizer(Protocol):
-    """Writes a text that stands for a run of messages."""
-
-    @property
-    def author(self) -> str:
-        """Who wrote the summary, for the log."""
-        ...
-
-    def summarize(
-        self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
-    ) -> str:
-        """
-        Sum up *passages* in at most *max_tokens*, as *count* counts a text.
-
-        The same passages give the same text, or the prompt would not be the same bytes for the
-        same state. An empty text means that nothing could be said in so few tokens.
-        """
-        ...
-
-
-class Discardable(Protocol):
-    """Decides what of the older conversation may give way before whole turns do."""
-
-    def discards(self, stored: StoredMessage, *, age: int) -> bool:
-        """
-        Tell whether a line that says where it is may stand in place of *stored*.
-
-        It is asked when the window slides, never in between, so that it costs no prefix.
-
-        Args:
-            stored: a message of an older turn.
-            age: how many turns have begun since; 1 is the turn before the current one.
-        """
-        ...
-
-
-class AutoPin(Protocol):
-    """Decides what is pinned as it is said."""
-
-    def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
-        """
-        Give key and text of a pin of this branch to make of *stored*, or None.
-
-        *is_first* tells whether it is the first message that this branch itself has.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A message that was recalled, and how good a match it is: higher is better."""
-
-    stored: StoredMessage
-    score: float
-    is_local: bool = True
-    """Whether its position is one of the branch that it is recalled for."""

@@ -1,0 +1,155 @@
+"""What finds older messages, and what it reads them from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from agentmem.types import BranchId, MessageId, Scope, SessionId, StoredMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A message that was recalled, and how good a match it is: higher is better."""
+
+    stored: StoredMessage
+    score: float
+    is_local: bool = True
+    """Whether its position is one of the branch that it is recalled for."""
+
+    ranks: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Its place, from 1 on, in each ranking that found it, such as ``lexical`` and ``dense``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Whose messages one index holds: those of one session, or of all sessions of a user."""
+
+    scope: Scope
+    session_id: SessionId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """
+    A branch and the messages of its own: positions *forked_at* + 1 to *head*.
+
+    They are written in that order and the head moves with them, so whoever has read up to the
+    head has missed nothing, whatever other branches are being written.
+    """
+
+    session_id: SessionId
+    branch_id: BranchId
+    parent: BranchId | None
+    forked_at: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """
+    The vector of a message, or of the characters *first* to *last* of a long one.
+
+    *vector* is float32, little-endian; empty where there was nothing to embed, so that nobody
+    tries again.
+    """
+
+    message_id: MessageId
+    first: int
+    last: int
+    vector: bytes = field(repr=False)
+
+
+class Archive(Protocol):
+    """What was said, as a retriever reads it, and the vectors that it has stored."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where files that can be made anew may stand; None where nothing may outlive it."""
+        ...
+
+    def extents(self, domain: Domain) -> Sequence[Extent]:
+        """List the branches of *domain*, by their ids, as they are now; nothing if it is gone."""
+        ...
+
+    def read(
+        self, domain: Domain, branch_id: BranchId, first: int, last: int
+    ) -> Sequence[StoredMessage]:
+        """Give the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
+        ...
+
+    def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> Sequence[StoredMessage]:
+        """Give those of *message_ids* that are of *domain* and still say something."""
+        ...
+
+    def embeddings(self, fingerprint: str, message_ids: Sequence[MessageId]) -> Sequence[Embedding]:
+        """Give the vectors that *message_ids* have of that embedder, by message and place."""
+        ...
+
+    def add_embeddings(self, fingerprint: str, embeddings: Sequence[Embedding]) -> None:
+        """Store vectors; those of messages that are gone, or embedded already, are left out."""
+        ...
+
+    def not_embedded(
+        self, fingerprint: str, *, after: MessageId, limit: int
+    ) -> Sequence[StoredMessage]:
+        """Give messages, of whomever, without a vector of that embedder, by their ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """
+    What is looked for, and where.
+
+    Args:
+        text: the question.
+        domain: the session, or the user with all sessions.
+        visible: first and last position that may be found, by branch; a branch of another
+            session than *session_id* needs no entry.
+        session_id: the session that is asking.
+        limit: how many hits are wanted at most.
+    """
+
+    text: str
+    domain: Domain
+    session_id: SessionId
+    visible: Mapping[BranchId, tuple[int, int]] = field(hash=False)
+    limit: int
+
+
+class Recall(Protocol):
+    """A retriever at work over one archive. Threads may share it."""
+
+    def search(self, query: Query) -> Sequence[Hit]:
+        """
+        Find messages, best first, that still say something now.
+
+        What was committed before the call is found, by its words at least; by its meaning once
+        it is embedded.
+        """
+        ...
+
+    def added(self) -> None:
+        """Take note that something was committed and is to be embedded, soon and elsewhere."""
+        ...
+
+    def forget(self, scope: Scope, message_ids: Sequence[MessageId]) -> None:
+        """Drop what is kept of messages that were deleted, in memory and in files."""
+        ...
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything is embedded; tell whether it is."""
+        ...
+
+    def close(self) -> None:
+        """Stop the work in the background and give memory back. Can be called twice."""
+        ...
+
+
+class Retriever(Protocol):
+    """Finds what was said earlier and might matter now."""
+
+    def over(self, archive: Archive) -> Recall:
+        """Begin to work over *archive*."""
+        ...
