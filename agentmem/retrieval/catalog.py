@@ -1,0 +1,189 @@
+"""
+What can be found: one row for each message of a domain, its facts as columns.
+
+It says who may see which row. What a row says is kept by the indexes, not here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from agentmem.protocols import Query
+from agentmem.retrieval.columns import Bools, Column, Float64s, Int64s
+from agentmem.types import (
+    BranchId,
+    ImagePart,
+    MessageId,
+    Origin,
+    Role,
+    SessionId,
+    StoredMessage,
+    TextPart,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A message as it is searched."""
+
+    message_id: MessageId
+    branch_id: BranchId
+    session_id: SessionId
+    position: int
+    created_at: datetime
+    role: Role
+    speaker: str
+    """The message's name, else its role."""
+
+    text: str = field(repr=False)
+    """Its text parts, and what its images show; never blank."""
+
+
+def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
+    """Give what can be found of *stored*; None where it says nothing, or is nobody's words."""
+    message = stored.message
+    if stored.origin in (Origin.SYNTHETIC, Origin.DELETED):
+        return None
+    texts = [
+        part.text if isinstance(part, TextPart) else f"[image: {part.alt}]"
+        for part in message.parts
+        if isinstance(part, TextPart) or (isinstance(part, ImagePart) and part.alt)
+    ]
+    text = "\n".join(texts)
+    if not text.strip():
+        return None
+    return Entry(
+        message_id=stored.id,
+        branch_id=stored.branch_id,
+        session_id=session_id,
+        position=stored.position,
+        created_at=stored.created_at,
+        role=message.role,
+        speaker=message.name or str(message.role),
+        text=text,
+    )
+
+
+class Catalog:
+    """
+    The rows of one domain, in the order in which they were added.
+
+    A row keeps its number for ever; one that is removed stays as a row that nobody may see.
+    Columns are views of the rows added so far and must not be written to or kept across an `add`.
+    Not for two threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._message_ids = Column(np.int64)
+        self._branch_ids = Column(np.int64)
+        self._session_ids = Column(np.int64)
+        self._positions = Column(np.int64)
+        self._created = Column(np.float64)
+        self._speakers = Column(np.int32)
+        self._questions = Column(np.bool_)
+        self._alive = Column(np.bool_)
+        self._rows: dict[int, int] = {}
+        self._speaker_numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Count the rows, removed ones included."""
+        return len(self._alive)
+
+    @property
+    def num_alive(self) -> int:
+        return len(self._rows)
+
+    @property
+    def message_ids(self) -> Int64s:
+        return self._message_ids.values
+
+    @property
+    def branch_ids(self) -> Int64s:
+        return self._branch_ids.values
+
+    @property
+    def session_ids(self) -> Int64s:
+        return self._session_ids.values
+
+    @property
+    def positions(self) -> Int64s:
+        return self._positions.values
+
+    @property
+    def created(self) -> Float64s:
+        """Seconds since 1970, UTC."""
+        return self._created.values
+
+    @property
+    def speakers(self) -> npt.NDArray[np.int32]:
+        """Who speaks, as the number that `speaker_numbers` gives the name."""
+        return self._speakers.values
+
+    @property
+    def speaker_numbers(self) -> Mapping[str, int]:
+        """The number of everyone who ever spoke, by name; those without one by their role."""
+        return self._speaker_numbers
+
+    @property
+    def questions(self) -> Bools:
+        """Whether it asks something and says little else."""
+        return self._questions.values
+
+    @property
+    def alive(self) -> Bools:
+        return self._alive.values
+
+    def add(self, entries: Sequence[Entry]) -> range:
+        """
+        Take up *entries*, none of which may be there already, and give their rows.
+
+        Those of one branch are to come in the order of their positions.
+        """
+        rows = range(len(self), len(self) + len(entries))
+        for row, entry in zip(rows, entries, strict=True):
+            assert entry.message_id not in self._rows, f"message {entry.message_id} added twice"
+            self._rows[entry.message_id] = row
+            numbers = self._speaker_numbers
+            self._message_ids.append(entry.message_id)
+            self._branch_ids.append(entry.branch_id)
+            self._session_ids.append(entry.session_id)
+            self._positions.append(entry.position)
+            self._created.append(entry.created_at.timestamp())
+            self._speakers.append(numbers.setdefault(entry.speaker, len(numbers)))
+            self._questions.append(is_question(entry.text))
+            self._alive.append(True)
+        return rows
+
+    def remove(self, message_ids: Iterable[MessageId]) -> list[int]:
+        """Let nobody see these messages any more; give the rows of those that were there."""
+        rows = [row for one in message_ids if (row := self._rows.pop(one, None)) is not None]
+        self.alive[rows] = False
+        return rows
+
+    def row_of(self, message_id: MessageId) -> int | None:
+        """Find the row of a message that is there."""
+        return self._rows.get(message_id)
+
+    def mask(self, query: Query) -> Bools:
+        """
+        Tell for each row whether *query* may find it.
+
+        In the session that asks only what *query* names as visible; in others every branch, or
+        the part of it that *query* names.
+        """
+        seen: Bools = self.alive & (self.session_ids != query.session_id)
+        for branch_id, (first, last) in query.visible.items():
+            rows = np.flatnonzero(self.branch_ids == branch_id)
+            positions = self.positions[rows]
+            seen[rows] = self.alive[rows] & (first <= positions) & (positions <= last)
+        if query.domain.session_id is not None:
+            seen &= self.session_ids == query.domain.session_id
+        return seen
+
+
+def is_question(text: str) -> bool:
+    """Tell whether *text* ends by asking, in whatever script."""
+    return text.rstrip().endswith(("?", "\uff1f", "\u061f", "\u037e"))

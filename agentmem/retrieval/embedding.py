@@ -1,0 +1,35 @@
+"""What turns texts into vectors, as the rest of the retrieval needs it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agentmem.retrieval.columns import Float32s
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors, close ones with a high inner product. Threads may share it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Name everything that a vector depends on; vectors of another one are not compared."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Float32s:
+        """Give one vector of length 1 for each of *texts*: (texts, dimension)."""
+        ...
+
+    def embed_query(self, text: str) -> Float32s:
+        """Give the vector of what is looked for, of length 1: (dimension,)."""
+        ...
+
+    def split(self, text: str) -> Sequence[tuple[int, int]]:
+        """
+        Cut *text* where it is longer than can be embedded at once.
+
+        Gives the first and last character (both included) of each piece, in order; pieces
+        overlap and cover the whole text. One piece where it is short enough.
+        """
+        ...
