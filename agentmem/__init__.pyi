@@ -14,18 +14,23 @@ from agentmem.errors import ConfigError as ConfigError
 from agentmem.errors import ConflictError as ConflictError
 from agentmem.errors import ContextOverflowError as ContextOverflowError
 from agentmem.errors import DamagedFileError as DamagedFileError
+from agentmem.errors import DamagedIndexError as DamagedIndexError
 from agentmem.errors import DatabaseBusyError as DatabaseBusyError
 from agentmem.errors import DatabaseUrlError as DatabaseUrlError
+from agentmem.errors import IndexFileError as IndexFileError
 from agentmem.errors import InferenceError as InferenceError
 from agentmem.errors import InvalidInputError as InvalidInputError
 from agentmem.errors import InvalidTextError as InvalidTextError
 from agentmem.errors import ModelLoadError as ModelLoadError
 from agentmem.errors import OutOfBlocksError as OutOfBlocksError
 from agentmem.errors import PinNotFoundError as PinNotFoundError
+from agentmem.errors import RetrievalError as RetrievalError
+from agentmem.errors import RetrieverClosedError as RetrieverClosedError
 from agentmem.errors import SchemaVersionError as SchemaVersionError
 from agentmem.errors import SessionNotFoundError as SessionNotFoundError
 from agentmem.errors import StoreError as StoreError
 from agentmem.errors import TranscriptError as TranscriptError
+from agentmem.errors import VectorError as VectorError
 from agentmem.memory import Memory as Memory
 from agentmem.memory import ReplyStream as ReplyStream
 from agentmem.memory import Session as Session
@@ -62,6 +67,7 @@ __all__ = [
     "ConflictError",
     "ContextOverflowError",
     "DamagedFileError",
+    "DamagedIndexError",
     "DatabaseBusyError",
     "DatabaseUrlError",
     "DiscardOldResults",
@@ -70,6 +76,7 @@ __all__ = [
     "Form",
     "Hit",
     "ImagePart",
+    "IndexFileError",
     "InferenceConfig",
     "InferenceError",
     "InvalidInputError",
@@ -88,6 +95,8 @@ __all__ = [
     "ReasoningPart",
     "Reply",
     "ReplyStream",
+    "RetrievalError",
+    "RetrieverClosedError",
     "Reuse",
     "Role",
     "Rule",
@@ -106,6 +115,7 @@ __all__ = [
     "TranscriptError",
     "TruncationRecord",
     "Usage",
+    "VectorError",
     "diff",
     "repair_text",
 ]

@@ -15,6 +15,11 @@ Every exception of the package, in one tree.
     │   ├── PinNotFoundError (LookupError)
     │   └── ConflictError                    somebody else changed the row first
     ├── ContextOverflowError                 pins and current turn do not fit the budget
+    ├── RetrievalError
+    │   ├── VectorError (ValueError)         a vector that cannot be compared with others
+    │   ├── DamagedIndexError                an index file that is not what was written
+    │   ├── IndexFileError (OSError)         an index file that cannot be written or removed
+    │   └── RetrieverClosedError             it was closed; open the memory again
     └── InferenceError
         ├── ModelLoadError                   no model can be loaded from there
         ├── OutOfBlocksError                 the KV pool has too few free blocks right now
@@ -125,6 +130,26 @@ class ContextOverflowError(AgentMemError):
             f"{reply} for the reply leaves {context - reply}: shorten the pins or the current "
             "message, lower Budget.reply, or raise Budget.context; what was said stays stored"
         )
+
+
+class RetrievalError(AgentMemError):
+    """What was said earlier could not be searched as was asked; the store is as it was."""
+
+
+class VectorError(RetrievalError, ValueError):
+    """A vector that cannot be compared: not finite, all zero, or of another dimension."""
+
+
+class DamagedIndexError(RetrievalError):
+    """An index file that is cut, altered, or of something else; it is made anew, never used."""
+
+
+class IndexFileError(RetrievalError, OSError):
+    """An index file that cannot be written or removed; the message names it and the reason."""
+
+
+class RetrieverClosedError(RetrievalError):
+    """It was closed and finds nothing any more."""
 
 
 class InferenceError(AgentMemError):
