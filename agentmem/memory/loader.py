@@ -1,7 +1,7 @@
 """Loads from the store what the assembler is to see of a branch: never more than a window."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
 from agentmem.context import (
@@ -14,14 +14,17 @@ from agentmem.context import (
 )
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
+from agentmem.store.view import View, at_once
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
     BranchInfo,
     Break,
     Inherit,
+    Pin,
     Prompt,
     Role,
+    Scope,
     StoredMessage,
     Summary,
     Tier,
@@ -32,49 +35,84 @@ _PAGE = 64
 
 
 def load_view(
-    runtime: Runtime, branch_id: BranchId, budget: Budget
+    runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None = None
 ) -> tuple[BranchView, AssemblyInfo | None]:
     """
     Read the end of a branch, and the last assembly of it that the same budget bounded.
 
     The window goes on from where that assembly left it. A subtask that inherits everything goes
-    on from its parent's, so that it begins with the parent's own prefix.
+    on from its parent's, so that it begins with the parent's own prefix. With *head* the branch
+    is seen as it was when that was its newest message.
     """
-    branch = runtime.store.sessions.branch(runtime.scope, branch_id)
-    return _view(runtime, branch, branch.head, budget)
-
-
-def _view(
-    runtime: Runtime, branch: BranchInfo, head: int, budget: Budget
-) -> tuple[BranchView, AssemblyInfo | None]:
-    """View *branch* as it was when *head* was its newest message."""
-    store, scope = runtime.store, runtime.scope
-    previous = _last_assembly(runtime, branch, head, budget)
-    own = previous if previous and previous.branch_id == branch.id else None
-    floor = _floor(runtime, branch)
-    start = 1 if previous is None else _window_start(previous)
+    found = at_once(
+        runtime.store.database,
+        lambda view: _look(view, runtime, branch_id, budget, head),
+    )
+    branch, previous, messages = found.branch, found.previous, found.messages
     if previous is None:
-        messages = _read_backwards(runtime, branch, floor, head, budget)
-    else:
-        messages = store.messages.read(scope, branch.id, max(start, floor + 1), head)
-    if floor:
-        kept = store.messages.promoted(scope, branch.id, first=start, last=floor)
-        messages = (*kept, *messages)
+        # Counts, so it is done while nothing is held open.
+        messages = _read_backwards(runtime, branch, found.floor, found.head, budget)
+    own = previous if previous and previous.branch_id == branch.id else None
     view = BranchView(
         branch_id=branch.id,
-        head=head,
-        pins=store.pins.visible(scope, branch.id),
-        turns=group_turns(messages),
+        head=found.head,
+        pins=found.pins,
+        turns=group_turns((*found.promoted, *messages)),
         before=None if previous is None else _before(previous),
-        fresh=Break.FIRST if previous is not None else _why_fresh(runtime, branch),
+        fresh=found.fresh,
         recorded=own.layout if own is not None else (),
-        summaries=_summaries(runtime, branch, previous),
-        inherited=floor,
-        blocks=_blocks(runtime, branch, previous),
+        summaries=found.summaries,
+        inherited=found.floor,
+        blocks=found.blocks,
     )
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
         view = replace(view, summaries=_of_parent(runtime, branch, budget))
     return view, own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What one look into the store has found; *messages* are left out for a new window."""
+
+    branch: BranchInfo
+    head: int
+    floor: int
+    previous: AssemblyInfo | None
+    fresh: Break
+    messages: tuple[StoredMessage, ...]
+    promoted: tuple[StoredMessage, ...]
+    pins: tuple[Pin, ...]
+    summaries: tuple[Summary, ...]
+    blocks: tuple[Block, ...]
+
+
+def _look(
+    view: View, runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None
+) -> _Found:
+    scope = runtime.scope
+    branch = view.sessions.branch(scope, branch_id)
+    head = branch.head if head is None else head
+    previous = _last_assembly(view, runtime, branch, head, budget)
+    floor = _floor(view, scope, branch)
+    start = 1 if previous is None else _window_start(previous)
+    messages: tuple[StoredMessage, ...] = ()
+    if previous is not None:
+        messages = view.messages.read(scope, branch.id, max(start, floor + 1), head)
+    promoted: tuple[StoredMessage, ...] = ()
+    if floor:
+        promoted = view.messages.promoted(scope, branch.id, first=start, last=floor)
+    return _Found(
+        branch=branch,
+        head=head,
+        floor=floor,
+        previous=previous,
+        fresh=Break.FIRST if previous is not None else _why_fresh(view, runtime, branch),
+        messages=messages,
+        promoted=promoted,
+        pins=view.pins.visible(scope, branch.id),
+        summaries=_summaries(view, scope, branch, previous),
+        blocks=_blocks(view, runtime, branch, previous),
+    )
 
 
 def _before(previous: AssemblyInfo) -> Before:
@@ -86,9 +124,9 @@ def _before(previous: AssemblyInfo) -> Before:
 
 
 def _last_assembly(
-    runtime: Runtime, branch: BranchInfo, head: int, budget: Budget
+    view: View, runtime: Runtime, branch: BranchInfo, head: int, budget: Budget
 ) -> AssemblyInfo | None:
-    found = runtime.store.ledger.last(
+    found = view.ledger.last(
         runtime.scope,
         branch.id,
         context=budget.context,
@@ -97,14 +135,14 @@ def _last_assembly(
         up_to=head,
     )
     if found is None and branch.parent is not None and branch.inherit is Inherit.ALL:
-        parent = runtime.store.sessions.branch(runtime.scope, branch.parent)
+        parent = view.sessions.branch(runtime.scope, branch.parent)
         # As the parent was at the fork, whatever it has become since.
-        return _last_assembly(runtime, parent, branch.forked_at, budget)
+        return _last_assembly(view, runtime, parent, branch.forked_at, budget)
     return found
 
 
-def _why_fresh(runtime: Runtime, branch: BranchInfo) -> Break:
-    newest = runtime.store.ledger.newest(runtime.scope, branch.id)
+def _why_fresh(view: View, runtime: Runtime, branch: BranchInfo) -> Break:
+    newest = view.ledger.newest(runtime.scope, branch.id)
     if newest is None:
         return Break.FIRST if branch.parent is None else Break.BRANCH
     is_same = newest.fingerprint == runtime.need_counter().fingerprint
@@ -116,26 +154,26 @@ def _window_start(assembly: AssemblyInfo) -> int:
     return next(shown, assembly.head + 1)
 
 
-def _floor(runtime: Runtime, branch: BranchInfo) -> int:
+def _floor(view: View, scope: Scope, branch: BranchInfo) -> int:
     """Find the last position that this branch does not see, though an ancestor has it."""
     if branch.parent is None:
         return 0
     if branch.inherit is not Inherit.ALL:
         return branch.forked_at
-    parent = runtime.store.sessions.branch(runtime.scope, branch.parent)
-    return min(branch.forked_at, _floor(runtime, parent))
+    parent = view.sessions.branch(scope, branch.parent)
+    return min(branch.forked_at, _floor(view, scope, parent))
 
 
 def _summaries(
-    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
+    view: View, scope: Scope, branch: BranchInfo, previous: AssemblyInfo | None
 ) -> tuple[Summary, ...]:
     layout = previous.layout if previous is not None else ()
     keys = dict.fromkeys(span.source for span in layout if span.source is not None)
-    return runtime.store.ledger.summaries(runtime.scope, branch.id, list(keys)) if keys else ()
+    return view.ledger.summaries(scope, branch.id, list(keys)) if keys else ()
 
 
 def _blocks(
-    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
+    view: View, runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
 ) -> tuple[Block, ...]:
     """Read what earlier prompts recalled and kept in its place, if the policy still keeps it."""
     if previous is None or not runtime.policy.keep_recalled:
@@ -143,7 +181,7 @@ def _blocks(
     hits: dict[int, list[Hit]] = {}
     for span in previous.layout:
         if span.tier is Tier.RETRIEVED and span.kept is not None:
-            found = runtime.store.messages.read(runtime.scope, branch.id, span.first, span.last)
+            found = view.messages.read(runtime.scope, branch.id, span.first, span.last)
             hits.setdefault(span.kept, []).extend(Hit(stored=one, score=0.0) for one in found)
     return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
 
@@ -151,8 +189,7 @@ def _blocks(
 def _of_parent(runtime: Runtime, branch: BranchInfo, budget: Budget) -> tuple[Summary, ...]:
     """Sum up what the parent's prompt would have shown at the fork."""
     assert branch.parent is not None, "main has no parent"
-    parent = runtime.store.sessions.branch(runtime.scope, branch.parent)
-    view, _ = _view(runtime, parent, branch.forked_at, budget)
+    view, _ = load_view(runtime, branch.parent, budget, branch.forked_at)
     assembler = Assembler(runtime.need_counter(), budget, runtime.policy)
     return tuple(summarize_all(assembler, branch.id, view))
 
@@ -188,8 +225,8 @@ def _num_tokens(counter: TokenCounter, messages: Sequence[StoredMessage]) -> int
 
 def is_same(prompt: Prompt, previous: AssemblyInfo) -> bool:
     """Tell whether the log ends with this very prompt."""
-    return (prompt.head, prompt.layout, prompt.prompt_hash) == (
-        previous.head,
-        previous.layout,
-        previous.prompt_hash,
+    return (
+        prompt.head == previous.head
+        and prompt.layout == previous.layout
+        and prompt.prompt_hash == previous.prompt_hash
     )

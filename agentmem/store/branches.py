@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -41,6 +41,13 @@ _SET_STATE: Final = (
     .values(state=bindparam("new"), updated_at=bindparam("moment"))
 )
 
+REMEMBERED: Final = "agentmem_branches"
+"""
+Execution option of a connection: a dict of the branches that were read on it.
+
+For a transaction that sees one moment (see `view`), where several parts look up the same branch.
+"""
+
 
 def find_branch(
     connection: Connection, scope: Scope, branch_id: BranchId, *, lock: bool = False
@@ -52,12 +59,16 @@ def find_branch(
         SessionNotFoundError: no such branch of this scope.
     """
     check_id("branch", branch_id)
+    remembered: dict[Any, AnyRow] = connection.get_execution_options().get(REMEMBERED, {})
+    if not lock and (known := remembered.get((scope, branch_id))) is not None:
+        return known
     statement = _LOCKED if lock else _ONE
     row = connection.execute(
         statement, {"branch": branch_id, "owner": owner_digest(scope)}
     ).one_or_none()
     if row is None:
         raise not_found("branch", branch_id, scope)
+    remembered[scope, branch_id] = row
     return row
 
 

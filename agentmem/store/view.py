@@ -1,0 +1,68 @@
+"""
+Several reads of one moment, in one transaction.
+
+A read by itself costs more in beginning and ending than in looking up a few rows.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from agentmem.errors import StoreError
+from agentmem.store.branches import REMEMBERED
+from agentmem.store.engine import Database
+from agentmem.store.ledger import Ledger
+from agentmem.store.messages import Messages
+from agentmem.store.pins import Pins
+from agentmem.store.sessions import Sessions
+
+T = TypeVar("T")
+
+
+class View:
+    """
+    What can be read of a store, all of it as it was at one moment.
+
+    It is gone with the transaction that it was made for, and writes nothing.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        database = _OneTransaction(connection)
+        self.sessions = Sessions(database, _now)
+        self.messages = Messages(database, _now)
+        self.pins = Pins(database, _now)
+        self.ledger = Ledger(database, _now)
+
+
+def at_once(database: Database, work: Callable[[View], T]) -> T:
+    """
+    Run *work* on one consistent view of *database* and give its result.
+
+    *work* may run again from the start, as in `Database.read`, and does nothing but read: whoever
+    calls a model or counts tokens does so afterwards.
+
+    Raises:
+        StoreError: the database could not be read, or *work* tried to write.
+    """
+    return database.read(
+        lambda connection: work(View(connection.execution_options(**{REMEMBERED: {}})))
+    )
+
+
+class _OneTransaction(Database):
+    """The part of a `Database` that reads need, inside of a transaction that is open already."""
+
+    def __init__(self, connection: Connection) -> None:  # it opens nothing of its own
+        self._connection = connection
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        return work(self._connection)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        raise StoreError(f"a view is read only: {work!r:.80} cannot run")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
