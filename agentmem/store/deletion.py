@@ -15,7 +15,8 @@ from agentmem.errors import InvalidInputError, PinNotFoundError
 from agentmem.store.branches import find_branch, find_branches, lineage
 from agentmem.store.codec import decode, encode
 from agentmem.store.engine import Database
-from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, PinRow, SessionRow, SummaryRow
+from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, PinRow, SessionRow
+from agentmem.store.schema_derived import EmbeddingRow, SummaryRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.types import (
     BranchId,
@@ -88,8 +89,8 @@ class Deletion:
         """
         Delete what a message says; its place, role and calls stay, so that the transcript is legal.
 
-        Every branch that sees it loses it, and so does the session's every summary of that
-        position. What a subtask promoted, and what an
+        Every branch that sees it loses it, and so do its vectors and the session's every summary of
+        that position. What a subtask promoted, and what an
         answer repeats, are messages of their own.
 
         Raises:
@@ -110,6 +111,8 @@ class Deletion:
             connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**emptied))
             keys = {"session": branch.session_id, "place": position}
             connection.execute(_FORGET_SUMMARIES, keys)
+            # Whoever was storing a vector of it has done so, or will find it without content.
+            connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row.id))
             return Deleted(messages=(MessageId(row.id),))
 
         return self._finish(work)

@@ -1,12 +1,13 @@
 """Retention: sessions in which nothing has happened for long are found and deleted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
-from agentmem.store.deletion import delete_sessions
+from agentmem.store.deletion import Deleted, delete_sessions
 from agentmem.store.engine import Database
 from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_moment
@@ -29,6 +30,10 @@ class StaleSession:
     id: SessionId
     scope: Scope
     key: str
+
+
+def _ignore(_scope: Scope, _deleted: Deleted) -> None:
+    """Nobody keeps anything derived."""
 
 
 class Retention:
@@ -61,12 +66,18 @@ class Retention:
         )
 
     def purge(
-        self, before: datetime, *, namespace: str | None = None, dry_run: bool = False
+        self,
+        before: datetime,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        forget: Callable[[Scope, Deleted], None] = _ignore,
     ) -> tuple[StaleSession, ...]:
         """
         Delete what `stale` finds and give it; with *dry_run* only say what would go.
 
         Each session goes in a transaction of its own, and stays if something has happened in it.
+        *forget* is told, after each, what is gone.
 
         Raises:
             InvalidInputError: *before* has no time zone, or is out of range in UTC.
@@ -77,19 +88,22 @@ class Retention:
         gone = []
         for session in found:
 
-            def work(connection: Connection, session_id: SessionId = session.id) -> bool:
+            def work(connection: Connection, session_id: SessionId = session.id) -> Deleted:
                 return _delete_if_stale(connection, session_id, before)
 
-            if self._database.write(work):
+            deleted = self._database.write(work)
+            if deleted.sessions:
                 gone.append(session)
+                forget(session.scope, deleted)
         self._database.forget_deleted()
         return tuple(gone)
 
 
-def _delete_if_stale(connection: Connection, session_id: SessionId, before: datetime) -> bool:
+def _delete_if_stale(connection: Connection, session_id: SessionId, before: datetime) -> Deleted:
     lock = select(BranchRow.id).where(BranchRow.session_id == session_id).order_by(BranchRow.id)
     connection.execute(lock.with_for_update())
     is_active = exists().where(BranchRow.session_id == session_id, BranchRow.updated_at >= before)
     if connection.execute(select(is_active)).scalar_one():
-        return False
-    return bool(delete_sessions(connection, [session_id]).branches)
+        return Deleted()
+    gone = delete_sessions(connection, [session_id])
+    return gone if gone.branches else Deleted()  # somebody else was first

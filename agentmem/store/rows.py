@@ -14,13 +14,13 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, insert, select
 
 from agentmem.errors import ConflictError, DamagedFileError, InvalidInputError, StoreError
+from agentmem.store.base import Base
 from agentmem.store.branches import to_branch_info
 from agentmem.store.codec import decode
 from agentmem.store.columns import UtcDateTime
 from agentmem.store.ledger_codec import check_info, to_info, to_record
 from agentmem.store.schema import (
     AssemblyRow,
-    Base,
     BranchRow,
     PinRow,
     PinVersionRow,
@@ -42,7 +42,11 @@ EXPORTED: Final = (
     "assembly",
     "truncation",
 )
-"""The tables of a session, each after those that its rows refer to."""
+"""
+The tables of a session, each after those that its rows refer to.
+
+Vectors are not among them: whoever imports makes them anew, with the embedder that is there.
+"""
 
 _TABLES: Final[Mapping[str, Table]] = Base.metadata.tables
 _TARGETS: Final = {"user": "owner_id", "session": "session_id", "branch": "branch_id"}

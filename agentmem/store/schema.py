@@ -8,50 +8,13 @@ no migration. JSON is text too: JSONB refuses some escapes and reorders keys.
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-    LargeBinary,
-    MetaData,
-    Row,
-    Select,
-    Text,
-    UniqueConstraint,
-    text,
-)
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, Row, Select, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
 
-from agentmem.store.columns import BigInt, UtcDateTime
+from agentmem.store.base import Base, key, maybe_ref, ref
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 AnySelect: TypeAlias = Select[*tuple[Any, ...]]
-
-
-class Base(DeclarativeBase):
-    """Names constraints alike on every database, so that a migration can find them again."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map = {int: BigInt, str: Text(), bytes: LargeBinary(), datetime: UtcDateTime()}  # noqa: RUF012 - SQLAlchemy reads it from the class
-
-
-def _key() -> Mapped[int]:
-    return mapped_column(primary_key=True, autoincrement=True)
-
-
-def _ref(column: str, *, index: bool = False) -> Mapped[int]:
-    return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=index)
-
-
-def _maybe_ref(column: str) -> Mapped[int | None]:
-    return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=True)
 
 
 class OwnerRow(Base):
@@ -65,7 +28,7 @@ class OwnerRow(Base):
     __tablename__ = "owner"
     __table_args__ = ({"sqlite_autoincrement": True},)
 
-    id: Mapped[int] = _key()
+    id: Mapped[int] = key()
     digest: Mapped[bytes] = mapped_column(unique=True)
     namespace: Mapped[str]
     user: Mapped[str]
@@ -77,8 +40,8 @@ class SessionRow(Base):
     __tablename__ = "session"
     __table_args__ = (UniqueConstraint("owner_id", "key"), {"sqlite_autoincrement": True})
 
-    id: Mapped[int] = _key()
-    owner_id: Mapped[int] = _ref("owner.id")
+    id: Mapped[int] = key()
+    owner_id: Mapped[int] = ref("owner.id")
     key: Mapped[str]
     created_at: Mapped[datetime]
 
@@ -94,9 +57,9 @@ class BranchRow(Base):
     __tablename__ = "branch"
     __table_args__ = ({"sqlite_autoincrement": True},)
 
-    id: Mapped[int] = _key()
-    session_id: Mapped[int] = _ref("session.id", index=True)
-    parent_id: Mapped[int | None] = _maybe_ref("branch.id")
+    id: Mapped[int] = key()
+    session_id: Mapped[int] = ref("session.id", index=True)
+    parent_id: Mapped[int | None] = maybe_ref("branch.id")
     name: Mapped[str]
     forked_at: Mapped[int]
     head: Mapped[int]
@@ -124,8 +87,8 @@ class MessageRow(Base):
         {"sqlite_autoincrement": True},
     )
 
-    id: Mapped[int] = _key()
-    branch_id: Mapped[int] = _ref("branch.id")
+    id: Mapped[int] = key()
+    branch_id: Mapped[int] = ref("branch.id")
     position: Mapped[int]
     role: Mapped[str]
     origin: Mapped[str]
@@ -152,8 +115,8 @@ class ToolCallRow(Base):
         Index(None, "branch_id", "answered_at"),
     )
 
-    id: Mapped[int] = _key()
-    branch_id: Mapped[int] = _ref("branch.id")
+    id: Mapped[int] = key()
+    branch_id: Mapped[int] = ref("branch.id")
     digest: Mapped[bytes]
     call_id: Mapped[str]
     name: Mapped[str]
@@ -189,14 +152,14 @@ class PinRow(Base):
         {"sqlite_autoincrement": True},
     )
 
-    id: Mapped[int] = _key()
+    id: Mapped[int] = key()
     scope: Mapped[str]
     target_id: Mapped[int]
     key: Mapped[str]
     version: Mapped[int]
-    owner_id: Mapped[int] = _ref("owner.id", index=True)
-    session_id: Mapped[int | None] = _maybe_ref("session.id")
-    branch_id: Mapped[int | None] = _maybe_ref("branch.id")
+    owner_id: Mapped[int] = ref("owner.id", index=True)
+    session_id: Mapped[int | None] = maybe_ref("session.id")
+    branch_id: Mapped[int | None] = maybe_ref("branch.id")
 
 
 class PinVersionRow(Base):
@@ -220,8 +183,8 @@ class AssemblyRow(Base):
         {"sqlite_autoincrement": True},
     )
 
-    id: Mapped[int] = _key()
-    branch_id: Mapped[int] = _ref("branch.id")
+    id: Mapped[int] = key()
+    branch_id: Mapped[int] = ref("branch.id")
     head: Mapped[int]
     tokens_by_tier: Mapped[str]
     layout: Mapped[str]
@@ -238,8 +201,8 @@ class TruncationRow(Base):
 
     __tablename__ = "truncation"
 
-    id: Mapped[int] = _key()
-    assembly_id: Mapped[int] = _ref("assembly.id", index=True)
+    id: Mapped[int] = key()
+    assembly_id: Mapped[int] = ref("assembly.id", index=True)
     first: Mapped[int]
     last: Mapped[int]
     tier: Mapped[str]
@@ -247,24 +210,6 @@ class TruncationRow(Base):
     num_tokens: Mapped[int | None]
     room: Mapped[int]
     destination: Mapped[str]
-
-
-class SummaryRow(Base):
-    """A text that stands for messages. *key* names its content, so a second one is the same."""
-
-    __tablename__ = "summary"
-
-    branch_id: Mapped[int] = mapped_column(
-        ForeignKey("branch.id", ondelete="CASCADE"), primary_key=True
-    )
-    key: Mapped[str] = mapped_column(primary_key=True)
-    first: Mapped[int]
-    last: Mapped[int]
-    level: Mapped[int]
-    text: Mapped[str]
-    author: Mapped[str]
-    source_hash: Mapped[str]
-    created_at: Mapped[datetime]
 
 
 def add_postgres_options() -> None:

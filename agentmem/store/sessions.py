@@ -15,10 +15,11 @@ from sqlalchemy import (
 )
 
 from agentmem.errors import InvalidInputError
+from agentmem.store.base import Base
 from agentmem.store.branches import change_state, find_branch, find_branches, to_branch_info
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.engine import Database
-from agentmem.store.schema import AnyRow, AnySelect, Base, BranchRow, OwnerRow, SessionRow
+from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.types import (
     BranchId,
@@ -178,7 +179,7 @@ class Sessions:
         now = self._clock()
         session = {"owner_id": owner_id, "key": key, "created_at": now}
         created = connection.execute(
-            _insert_unless_there(connection, SessionRow).returning(SessionRow.id), session
+            insert_unless_there(connection, SessionRow).returning(SessionRow.id), session
         ).scalar_one_or_none()
         if created is not None:
             _insert_branch(
@@ -203,13 +204,13 @@ def ensure_owner(connection: Connection, scope: Scope) -> int:
         "namespace": scope.namespace,
         "user": scope.user,
     }
-    connection.execute(_insert_unless_there(connection, OwnerRow), owner)
+    connection.execute(insert_unless_there(connection, OwnerRow), owner)
     return connection.execute(
         select(OwnerRow.id).where(OwnerRow.digest == owner["digest"])
     ).scalar_one()
 
 
-def _insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
+def insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
     """Insert, or wait for the process that inserts the same, and do nothing."""
     # The open database's own dialect is loaded; at the top each would load with all its drivers.
     if connection.dialect.name == "postgresql":

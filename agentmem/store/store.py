@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+from agentmem.store.archive import StoreArchive
 from agentmem.store.deletion import Deletion
 from agentmem.store.engine import Database, is_memory, parse_url
 from agentmem.store.ledger import Ledger
@@ -39,6 +40,10 @@ class Store:
         self.deletion = Deletion(database)
         self.retention = Retention(database)
         self.transfer = Transfer(database)
+
+    def archive(self, namespace: str) -> StoreArchive:
+        """Give what a retriever reads of a namespace, and where it keeps its vectors."""
+        return StoreArchive(self.database, namespace)
 
     @classmethod
     def open(cls, url: str, *, clock: Callable[[], datetime] = _now) -> Self:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from agentmem.store.schema import AnyRow, BranchRow, SummaryRow
+from agentmem.store.schema import AnyRow, BranchRow
+from agentmem.store.schema_derived import SummaryRow
 from agentmem.types import BranchId, Summary
 
 _BY_KEY: Final = (

@@ -39,6 +39,10 @@ BROKEN = {
         GROUP BY pin.id, pin.version
         HAVING count(*) <> pin.version OR max(pin_version.version) <> pin.version
     """,
+    "a vector of a message without content": """
+        SELECT message.id FROM message JOIN embedding ON embedding.message_id = message.id
+        WHERE message.origin = 'deleted'
+    """,
     "a session without a main branch of its own": """
         SELECT session.id FROM session LEFT JOIN branch
             ON branch.session_id = session.id AND branch.parent_id IS NULL

@@ -5,6 +5,7 @@ import pytest
 from sqlalchemy import inspect, literal_column, select, table
 
 from agentmem.errors import InvalidInputError, PinNotFoundError, SessionNotFoundError
+from agentmem.protocols import Embedding
 from agentmem.store import Store
 from agentmem.types import GeneratedIds, Inherit, Origin, PinScope, Scope, ToolCall
 from tests.builders import call, result, say
@@ -40,6 +41,17 @@ def has_needle(rows):
     )
 
 
+def embed(store, scope, branches):
+    """Give every message a vector that spells the secret."""
+    vector = f"{NEEDLE}!".encode()
+    archive = store.archive(scope.namespace)
+    for branch in branches:
+        said = store.messages.read(scope, branch)
+        archive.add_embeddings(
+            "m", [Embedding(message_id=one.id, first=0, last=9, vector=vector) for one in said]
+        )
+
+
 @pytest.fixture(autouse=True)
 def other(store):
     """Somebody else's session, which no deletion may touch."""
@@ -68,6 +80,7 @@ def secret(store, scope, main, append):
     append(NEEDLE, branch=task)
     inner = store.sessions.fork(scope, task, name="u", inherit=Inherit.ALL, at=4).id
     append(call("2"), branch=inner)
+    embed(store, scope, [main, task])
     for pin_scope in PinScope:
         store.pins.set(scope, task, "a", NEEDLE, pin_scope=pin_scope)
         store.pins.set(scope, task, "a", "harmless", pin_scope=pin_scope)

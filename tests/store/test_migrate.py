@@ -9,6 +9,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from agentmem.context import check_conservation
 from agentmem.errors import DatabaseUrlError, SchemaVersionError
+from agentmem.protocols import Embedding
 from agentmem.store import Store, alembic_runner, current, downgrade, head, migrate, upgrade
 from agentmem.store.engine import parse_url
 from agentmem.types import Form, Span, Tier
@@ -81,6 +82,9 @@ def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
         main = store.sessions.get_or_create(scope, "trip").main
         store.messages.append(scope, main, [say("user", "a"), call("1")], client_key="k")
         store.pins.set(scope, main, "a", "1")
+        ids = [stored.id for stored in store.messages.read(scope, main)]
+        vectors = [Embedding(message_id=number, first=0, last=1, vector=b"1234") for number in ids]
+        store.archive(scope.namespace).add_embeddings("m", vectors)
 
     for revision in reversed(migrate.REVISIONS[:-1]):
         assert downgrade(new_url, revision) == revision
@@ -90,6 +94,7 @@ def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
         kept = store.messages.read(scope, main)
         assert [stored.message for stored in kept] == [say("user", "a"), call("1")]
         assert store.pins.visible(scope, main)[0].text == "1"
+        assert len(store.archive(scope.namespace).not_embedded("m", after=0, limit=9)) == 2
 
 
 def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scope):
