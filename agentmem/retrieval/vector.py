@@ -1,0 +1,196 @@
+"""
+Vectors of the rows of one domain: which of them lie close to that of a query.
+
+The filter comes before the comparison, so it never costs a hit. Up to `MAX_EXACT` vectors that may
+be found are all compared; of more only those in the cells closest to the query (`cells`). Both read
+the same storage, so a narrow filter makes the search of a large index exact again.
+"""
+
+from collections.abc import Collection
+from typing import Final, Protocol
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from agentmem.errors import VectorError
+from agentmem.retrieval.cells import Cells
+from agentmem.retrieval.columns import Bools, Column, Float32s, Int64s, Kind
+
+MAX_EXACT: Final = 100_000
+"""Vectors that are all compared; `benchmarks/bench_vectors.py` shows what it costs."""
+
+MAX_COMPARED: Final = 32_000
+"""About how many vectors are compared where not all are."""
+
+_UNIT: Final = 1e-5
+"""How far the square of a length may be from 1 to be taken as that of a unit vector."""
+
+
+class VectorIndex(Protocol):
+    """What ranks rows by their vectors. Not for two threads at once."""
+
+    @property
+    def kind(self) -> str:
+        """Name how it searches, for people."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the vectors."""
+        ...
+
+    def add(self, rows: Int64s, vectors: Float32s) -> None:
+        """
+        Take up *vectors*, (n, dimension), of *rows*, (n,); a row may have several.
+
+        Raises:
+            VectorError: one cannot be compared; nothing was taken up.
+        """
+        ...
+
+    def remove(self, rows: Collection[int]) -> None:
+        """Forget all vectors of *rows*, those without one passed over."""
+        ...
+
+    def scores(self, vector: Float32s, allowed: Bools) -> Float32s:
+        """
+        Compare the rows that are *allowed*, (rows,), with *vector*, (dimension,).
+
+        Gives the cosine of each row's best vector, (rows,): NaN where it has none, -inf where it
+        is not allowed or, in a large index, was too far away to be looked at.
+
+        Raises:
+            VectorError: *vector* cannot be compared.
+        """
+        ...
+
+
+class FaissIndex:
+    """A `VectorIndex` in memory. Equal vectors have equal scores, wherever they stand."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.num_removals = 0
+        """How often vectors have moved up to close a gap."""
+        self._flat = faiss.IndexFlatIP(dimension)
+        self._rows = Column(np.int64)
+        self._cells: Cells | None = None
+        self._cell_of = Column(np.int32)
+
+    @property
+    def kind(self) -> str:
+        return "flat" if self._cells is None else f"flat, {len(self._cells)} cells"
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self) * (4 * self.dimension + 12)
+
+    @property
+    def rows(self) -> Int64s:
+        """The row of each vector: (n,)."""
+        return self._rows.values
+
+    @property
+    def wants_cells(self) -> bool:
+        """Whether it has grown so large that it should be given cells."""
+        return self._cells is None and len(self) > MAX_EXACT
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def vectors(self, first: int = 0, last: int | None = None) -> Float32s:
+        """Copy the vectors from *first* to before *last*, as they were added: (n, dimension)."""
+        last = len(self) if last is None else min(last, len(self))
+        if first >= last:
+            return np.empty((0, self.dimension), np.float32)
+        found: Float32s = self._flat.reconstruct_n(first, last - first)
+        return found
+
+    def add(self, rows: Int64s, vectors: Float32s) -> None:
+        unit = as_unit(vectors, self.dimension)
+        assert len(rows) == len(unit), f"{len(rows)} rows for {len(unit)} vectors"
+        if len(rows) == 0:
+            return
+        self._flat.add(unit)
+        self._rows.extend(rows)
+        if self._cells is not None:
+            self._cell_of.extend(self._cells.assign(unit))
+
+    def remove(self, rows: Collection[int]) -> None:
+        unwanted = np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))
+        if not unwanted.any():
+            return
+        self._flat.remove_ids(faiss.IDSelectorBatch(np.flatnonzero(unwanted)))
+        self._rows = _filtered(self._rows, ~unwanted)
+        if self._cells is not None:
+            self._cell_of = _filtered(self._cell_of, ~unwanted)
+        self.num_removals += 1
+
+    def set_cells(self, cells: Cells, cell_of: npt.NDArray[np.int32]) -> None:
+        """Search by *cells* where too much is allowed; *cell_of* says where the first ones lie."""
+        self._cell_of = Column(np.int32)
+        self._cell_of.extend(cell_of)
+        self._cell_of.extend(cells.assign(self.vectors(len(cell_of))))
+        self._cells = cells
+
+    def scores(self, vector: Float32s, allowed: Bools) -> Float32s:
+        query = as_unit(vector.reshape(1, -1), self.dimension)[0]
+        result = np.full(len(allowed), np.nan, np.float32)
+        rows = self.rows
+        result[rows] = -np.inf
+        slots = np.flatnonzero(allowed[rows])
+        if self._cells is not None and len(slots) > MAX_EXACT:
+            share = MAX_COMPARED / len(slots)
+            slots = slots[self._cells.nearest(query, share)[self._cell_of.values[slots]]]
+        if len(slots):
+            # Unbuffered, since a row of several spans is met several times.
+            np.maximum.at(result, rows[slots], self._compare(query, slots))
+        return result
+
+    def _compare(self, query: Float32s, slots: Int64s) -> Float32s:
+        # One vector after the other: the same bits wherever a vector stands, which faiss's faster
+        # ways do not give for short vectors. For one query its threads cost more than they gain.
+        found = np.empty(len(slots), np.float32)
+        pointer = faiss.swig_ptr
+        num_threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+        faiss.fvec_inner_products_by_idx(  # type: ignore[attr-defined]  # its stubs lack it
+            pointer(found),
+            pointer(query),
+            self._flat.get_xb(),
+            pointer(slots),
+            self.dimension,
+            1,
+            len(slots),
+        )
+        faiss.omp_set_num_threads(num_threads)
+        return found
+
+
+def as_unit(vectors: Float32s, dimension: int) -> Float32s:
+    """
+    Give *vectors*, (n, dimension), with a length of 1; those that have it stay bit for bit.
+
+    Raises:
+        VectorError: one is of another dimension, not finite, or all zero.
+    """
+    given = np.ascontiguousarray(vectors, np.float32)
+    if given.ndim != 2 or given.shape[1] != dimension:  # noqa: PLR2004 - a table
+        raise VectorError(f"vectors of {dimension} numbers are compared, got {given.shape}")
+    squares = np.einsum("ij,ij->i", given, given, dtype=np.float64)
+    if not np.isfinite(squares).all():
+        raise VectorError("a vector has numbers that are not finite")
+    if not squares.all():
+        raise VectorError("a vector is all zero: it points nowhere")
+    is_off = np.abs(squares - 1) > _UNIT
+    if is_off.any():
+        given = given.copy()
+        given[is_off] /= np.sqrt(squares[is_off, None])
+    return given
+
+
+def _filtered(column: Column[Kind], keep: Bools) -> Column[Kind]:
+    kept = column.values[keep]
+    result = Column(kept.dtype.type)
+    result.extend(kept)
+    return result
