@@ -2,13 +2,16 @@
 Stand-ins for tests, of this package and of what is built on it. No model library is loaded.
 
 `WordCounter` counts words where a real one counts tokens; `ScriptedModel` answers from a list
-and keeps account of prefixes as a real engine does.
+and keeps account of prefixes as a real engine does; `HashingEmbedder` gives texts with the same
+words close vectors.
 """
 
+import re
 import time
 import zlib
 from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from agentmem.errors import AdmissionError
 from agentmem.protocols import Chunk, GenerationRequest, RenderedChat
@@ -134,4 +137,46 @@ class ScriptedModel:
         return max(shared, default=0)
 
 
-__all__ = ["ScriptedModel", "WordCounter"]
+class HashingEmbedder:
+    """
+    An embedder for which texts are alike as far as they share words.
+
+    The same text has the same vector in every process. Another *name* is another fingerprint, and
+    other vectors. A text of more than *max_chars* characters is cut into pieces that overlap.
+    """
+
+    def __init__(
+        self, *, name: str = "hashing", dimension: int = 256, max_chars: int = 1000
+    ) -> None:
+        self.dimension = dimension
+        self.fingerprint = f"{name}:{dimension}:{max_chars}"
+        self._max_chars = max_chars
+
+    def embed_passages(self, texts: Sequence[str]) -> Any:
+        """Give a numpy array of float32: (texts, dimension)."""
+        import numpy as np  # noqa: PLC0415 - most who use these stand-ins need no vectors
+
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in re.findall(r"\w+", text.casefold()):
+                place, sign = self._place(word)
+                vector[place] += sign
+            if not vector.any():
+                vector[self._place(text)[0]] = 1
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def embed_query(self, text: str) -> Any:
+        """Give a numpy array of float32: (dimension,)."""
+        return self.embed_passages([text])[0]
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        step = max(1, self._max_chars * 3 // 4)
+        starts = range(0, max(1, len(text) - self._max_chars + step), step)
+        return [(start, min(start + self._max_chars, len(text)) - 1) for start in starts]
+
+    def _place(self, word: str) -> tuple[int, int]:
+        number = zlib.crc32(f"{self.fingerprint} {word}".encode())
+        return (number >> 1) % self.dimension, 1 if number & 1 else -1
+
+
+__all__ = ["HashingEmbedder", "ScriptedModel", "WordCounter"]
