@@ -40,9 +40,11 @@ class Policy:
         keep_recalled: keep recalled messages where they were first shown, until their turn leaves
             the window, and not only for one prompt: the prefix then goes on through them. Only
             messages of the branch itself are recalled then.
+        recall_sessions: recall messages of the user's other sessions too.
     """
 
     summarizer: Summarizer | None = field(default_factory=ExtractiveSummarizer)
     discardable: Discardable | None = None
     auto_pin: AutoPin | None = None
     keep_recalled: bool = False
+    recall_sessions: bool = False

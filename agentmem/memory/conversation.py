@@ -1,50 +1,21 @@
 """What a session and a subtask have in common: one branch to write to and to answer on."""
 
-import random
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
-from agentmem.context import Assembler
-from agentmem.errors import ConflictError
-from agentmem.memory.aio import AsyncReplyStream, finished, in_thread
-from agentmem.memory.arguments import (
-    bounded_sampling,
-    calls_of,
-    parts_of,
-    pin_scope_of,
-    role_of,
-)
-from agentmem.memory.history import History
-from agentmem.memory.loader import is_same, load_view
+from agentmem.memory.aio import AsyncReplyStream, finished
+from agentmem.memory.arguments import bounded_sampling
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
+from agentmem.memory.writing import Writing
 from agentmem.protocols import GenerationRequest, Hit
-from agentmem.types import (
-    BranchId,
-    BranchState,
-    Message,
-    Origin,
-    Part,
-    Pin,
-    PinScope,
-    Prompt,
-    Reply,
-    Role,
-    StoredMessage,
-    ToolCall,
-)
+from agentmem.types import BranchId, Message, Prompt, Reply, Role, StoredMessage
 
 _DEFAULT_SAMPLING = Sampling()
 
 
-_MAX_ATTEMPTS = 40
-"""How often a prompt is assembled again because somebody else has logged one meanwhile."""
-
-
-class Conversation(History):
-    """A branch that can be written, assembled and answered. All state is in the store."""
+class Conversation(Writing):
+    """A branch that a model answers on. Only what it was given is kept here, to be discarded."""
 
     def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
         super().__init__(runtime, branch_id)
@@ -52,162 +23,14 @@ class Conversation(History):
         # What the model was given, without what another entry only goes on from.
         self._served: list[tuple[int, ...]] = []
 
-    def pin(
-        self,
-        key: str,
-        text: str,
-        *,
-        scope: PinScope | str | None = None,
-        expected_version: int | None = None,
-    ) -> Pin:
-        """
-        Keep *text* in every prompt, byte for byte, until the pin is changed or removed.
-
-        Without a *scope* a session's pin is the session's and a subtask's its own, so that it
-        changes nothing for its parent. The same text again is no change. A changed pin changes
-        the beginning of the prompt, so the next reply computes its prefix anew.
-
-        Raises:
-            InvalidInputError: *key* or *text* is empty or cannot be stored.
-            ConflictError: *expected_version* is given and the pin is at another one, or this
-                subtask has ended.
-        """
-        self._require_open()
-        return self._store.pins.set(
-            self._scope,
-            self._branch_id,
-            key,
-            text,
-            pin_scope=pin_scope_of(scope or self._default_scope),
-            expected_version=expected_version,
-        )
-
-    def unpin(self, key: str, *, scope: PinScope | str | None = None) -> None:
-        """Take a pin out of the prompts that follow; its versions stay in the store."""
-        self._require_open()
-        pin_scope = pin_scope_of(scope or self._default_scope)
-        self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=pin_scope)
-
-    def undo_pin(self, key: str, *, scope: PinScope | str | None = None) -> Pin:
-        """
-        Bring back what the pin said before its last change, as a new version.
-
-        Raises:
-            PinNotFoundError: it was never set in that scope.
-        """
-        self._require_open()
-        pin_scope = pin_scope_of(scope or self._default_scope)
-        return self._store.pins.undo(self._scope, self._branch_id, key, pin_scope=pin_scope)
-
-    def _require_open(self) -> None:
-        branch = self.branch
-        if branch.state is not BranchState.OPEN:
-            raise ConflictError(f"the subtask {branch.name!r} has {branch.state}: it is history")
-
-    def append(  # noqa: PLR0913 - a message has as many fields
-        self,
-        role: Role | str,
-        content: str | Sequence[Part] = (),
-        *,
-        tool_calls: Sequence[ToolCall] = (),
-        tool_call_id: str | None = None,
-        name: str | None = None,
-        client_key: str | None = None,
-    ) -> StoredMessage:
-        """
-        Store one message at the end of this branch.
-
-        The transcript stays legal: calls that are still open when the talk goes on get a
-        synthetic result, and a result that no call asked for gets a synthetic call. With a
-        *client_key* a retry is safe: the same key again gives the first result.
-
-        Raises:
-            InvalidInputError: an empty message, a field that does not go with the role, text that
-                cannot be stored, or the system role, which is for pins.
-            TranscriptError: a second result for one call.
-            ConflictError: the branch has ended, or *client_key* was used for something else.
-        """
-        message = Message(
-            role=role_of(role),
-            parts=parts_of(content),
-            tool_calls=calls_of(tool_calls),
-            tool_call_id=tool_call_id,
-            name=name,
-        )
-        return self._append(message, client_key=client_key)
-
-    def _append(
-        self, message: Message, *, client_key: str | None = None, origin: Origin = Origin.SAID
-    ) -> StoredMessage:
-        added = self._store.messages.append(
-            self._scope, self._branch_id, [message], client_key=client_key, origin=origin
-        )
-        self._pin_what_is_to_stay(added[-1])
-        return added[-1]
-
-    def _pin_what_is_to_stay(self, stored: StoredMessage) -> None:
-        auto_pin = self._runtime.policy.auto_pin
-        if auto_pin is None:
-            return
-        is_first = stored.position == self.branch.forked_at + 1
-        if (found := auto_pin.pin(stored, is_first=is_first)) is not None:
-            key, text = found
-            self.pin(key, text, scope=PinScope.BRANCH)
-
-    def assemble(self, *, budget: Budget | None = None, hits: Sequence[Hit] = ()) -> Prompt:
-        """
-        Build the prompt for the state of now, and log it.
-
-        The same state gives the same bytes, in this process or another. *hits* are messages that
-        were recalled for it: the best of them stand before the current turn, within their share
-        of the budget, if the window does not show them anyway.
-
-        Raises:
-            ContextOverflowError: pins and current turn alone are over the budget.
-            ConfigError: there is nothing to count with.
-        """
-        return self._assemble(self._runtime.budget_for(budget), hits=tuple(hits))
-
-    def fold(self, *, budget: Budget | None = None) -> Prompt:
-        """
-        Let the window slide to its low-water mark now, and fold what leaves it.
-
-        For a quiet moment: with a summarizer that asks a model, the next reply then does not wait
-        for it. Messages may be appended meanwhile, also by other processes.
-
-        Raises:
-            ContextOverflowError: pins and current turn alone are over the budget.
-            ConfigError: there is nothing to count with.
-        """
-        return self._assemble(self._runtime.budget_for(budget), must_slide=True)
-
-    def _assemble(
-        self, budget: Budget, *, hits: tuple[Hit, ...] = (), must_slide: bool = False
-    ) -> Prompt:
-        """Load, decide, log; and look again when the log has gone on meanwhile."""
-        assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
-        for attempt in range(_MAX_ATTEMPTS):
-            view, previous = load_view(self._runtime, self._branch_id, budget)
-            prompt = assembler.assemble(replace(view, hits=hits, must_slide=must_slide))
-            if previous is not None and is_same(prompt, previous):
-                return replace(prompt, assembly_id=previous.id)
-            after = None if previous is None else previous.id
-            try:
-                return self._store.ledger.record(self._scope, prompt, after=after)
-            except ConflictError:
-                if attempt == _MAX_ATTEMPTS - 1:
-                    raise
-                # Whoever comes again at another time than the others gets through.
-                time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
-        raise AssertionError("the loop returns or raises")
-
     def stream(
         self,
         text: str | None = None,
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
-        hits: Sequence[Hit] = (),
+        query: str | None = None,
+        hits: Sequence[Hit] | None = None,
     ) -> ReplyStream:
         """
         Say *text* and answer it piece by piece; without *text*, answer what stands last.
@@ -223,7 +46,7 @@ class Conversation(History):
         sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
         if text is not None:
             self.append(Role.USER, text)
-        prompt = self.assemble(budget=budget, hits=hits)
+        prompt = self.assemble(query=query, budget=budget, hits=hits)
         self._first_prompt = self._first_prompt or prompt
         self._keep_served(prompt.token_ids)
         request = GenerationRequest(
@@ -239,7 +62,8 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
-        hits: Sequence[Hit] = (),
+        query: str | None = None,
+        hits: Sequence[Hit] | None = None,
     ) -> Reply:
         """
         Say *text*, wait for the whole answer and store it; see `stream`.
@@ -248,7 +72,7 @@ class Conversation(History):
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
         """
-        stream = self.stream(text, sampling=sampling, budget=budget, hits=hits)
+        stream = self.stream(text, sampling=sampling, budget=budget, query=query, hits=hits)
         for _ in stream:
             pass
         return stream.reply
@@ -259,10 +83,13 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
-        hits: Sequence[Hit] = (),
+        query: str | None = None,
+        hits: Sequence[Hit] | None = None,
     ) -> AsyncReplyStream:
         """Do what `stream` does, for ``async for``."""
-        stream = await finished(self.stream, text, sampling=sampling, budget=budget, hits=hits)
+        stream = await finished(
+            self.stream, text, sampling=sampling, budget=budget, query=query, hits=hits
+        )
         return AsyncReplyStream(stream)
 
     async def areply(
@@ -271,17 +98,14 @@ class Conversation(History):
         *,
         sampling: Sampling | None = None,
         budget: Budget | None = None,
-        hits: Sequence[Hit] = (),
+        query: str | None = None,
+        hits: Sequence[Hit] | None = None,
     ) -> Reply:
         """Do what `reply` does, without blocking the event loop; cancelling ends the generation."""
-        async with await self.astream(text, sampling=sampling, budget=budget, hits=hits) as stream:
+        async with await self.astream(
+            text, sampling=sampling, budget=budget, query=query, hits=hits
+        ) as stream:
             return await stream.finish()
-
-    apin = in_thread(pin)
-    aunpin = in_thread(unpin)
-    aappend = in_thread(append)
-    aassemble = in_thread(assemble)
-    afold = in_thread(fold)
 
     def _save_answer(self, message: Message) -> StoredMessage:
         if message.generated is not None:

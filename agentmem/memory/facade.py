@@ -12,7 +12,7 @@ from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import checked_budget
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
-from agentmem.protocols import LanguageModel, TokenCounter
+from agentmem.protocols import LanguageModel, Retriever, TokenCounter
 from agentmem.store import StaleSession, Store, Transferred
 from agentmem.types import Scope, SessionInfo
 
@@ -31,6 +31,7 @@ class Memory:
         *,
         model: LanguageModel | None = None,
         counter: TokenCounter | None = None,
+        retriever: Retriever | None = None,
         budget: Budget | None = None,
         policy: Policy | None = None,
         namespace: str = "default",
@@ -41,6 +42,7 @@ class Memory:
         self._budget = checked_budget(budget, model)
         self._policy = policy or Policy()
         self._namespace = namespace
+        self._recall = retriever.over(store.archive(namespace)) if retriever else None
 
     @classmethod
     def open(  # noqa: PLR0913 - the facade is where everything meets
@@ -49,6 +51,7 @@ class Memory:
         *,
         model: LanguageModel | None = None,
         counter: TokenCounter | None = None,
+        retriever: Retriever | None = None,
         budget: Budget | None = None,
         policy: Policy | None = None,
         namespace: str = "default",
@@ -61,6 +64,8 @@ class Memory:
                 ``postgresql://user@host/name``.
             model: answers, and counts with its own chat template.
             counter: counts, where the caller has a model of his own.
+            retriever: finds what was said earlier and might matter now, such as
+                `agentmem.retrieval.HybridRetriever`; it embeds in the background.
             budget: of every prompt that names no other; by default 4,096 tokens, or what the
                 model's window has.
             policy: what gives way first and who writes summaries; by default the sentences that
@@ -78,6 +83,7 @@ class Memory:
             Store.open(url),
             model=model,
             counter=counter,
+            retriever=retriever,
             budget=budget,
             policy=policy,
             namespace=namespace,
@@ -116,14 +122,14 @@ class Memory:
             SessionNotFoundError: there is none.
         """
         session = self.find(key, user=user)
-        self._store.deletion.session(session.info.scope, session.info.id)
-        self._runtime(session.info.scope).forget_cached()
+        gone = self._store.deletion.session(session.info.scope, session.info.id)
+        self._runtime(session.info.scope).forget_cached(gone.messages)
 
     def delete_user(self, user: str) -> int:
         """Delete all sessions and pins of *user*, for good; tell how many sessions it were."""
         scope = Scope(namespace=self._namespace, user=user)
         gone = self._store.deletion.user(scope)
-        self._runtime(scope).forget_cached()
+        self._runtime(scope).forget_cached(gone.messages)
         return len(gone.sessions)
 
     def purge(self, older_than: timedelta, *, dry_run: bool = False) -> tuple[StaleSession, ...]:
@@ -141,11 +147,12 @@ class Memory:
         if older_than > now - datetime.min.replace(tzinfo=UTC):
             raise InvalidInputError(f"nothing can be as old as {older_than}")
         before = now - older_than
-        gone = self._store.retention.purge(before, namespace=self._namespace, dry_run=dry_run)
-        if not dry_run:
-            for scope in dict.fromkeys(session.scope for session in gone):
-                self._runtime(scope).forget_cached()
-        return gone
+        return self._store.retention.purge(
+            before,
+            namespace=self._namespace,
+            dry_run=dry_run,
+            forget=lambda scope, gone: self._runtime(scope).forget_cached(gone.messages),
+        )
 
     def export(
         self, path: str | Path, *, user: str | None = None, key: str | None = None
@@ -174,6 +181,15 @@ class Memory:
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
         return self._store.transfer.load(Path(path), scope=scope)
 
+    def wait_for_index(self, timeout_s: float | None = None) -> bool:
+        """
+        Wait until everything said so far can be found by its meaning too; tell whether it can.
+
+        Nobody has to wait: by its words it is found as soon as it is stored. Without a retriever
+        there is nothing to wait for.
+        """
+        return self._recall is None or self._recall.wait(timeout_s)
+
     asession = in_thread(session)
     afind = in_thread(find)
     asessions = in_thread(sessions)
@@ -182,7 +198,9 @@ class Memory:
     aload = in_thread(load)
 
     def close(self) -> None:
-        """Close the database; the model belongs to the caller and stays loaded."""
+        """Close the database; model and embedder belong to the caller and stay loaded."""
+        if self._recall is not None:
+            self._recall.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -204,4 +222,5 @@ class Memory:
             counter=self._counter,
             budget=self._budget,
             policy=self._policy,
+            recall=self._recall,
         )

@@ -7,8 +7,10 @@ from agentmem.context import Imbalance, check_conservation
 from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import pin_scope_of
+from agentmem.memory.recalling import checked_query, search
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.snapshot import Snapshot
+from agentmem.protocols import Hit
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
@@ -86,6 +88,27 @@ class History:
         """Read what was said from position *first* to *last*, whatever prompts show of it."""
         return self._store.messages.read(self._scope, self._branch_id, first, last)
 
+    def search(self, query: str, *, limit: int = 10, everywhere: bool = False) -> tuple[Hit, ...]:
+        """
+        Find what was said on this branch that fits *query*, best first.
+
+        A subtask finds what it inherits too, and never what its siblings said. With *everywhere*
+        the user's other sessions are searched as well.
+
+        Raises:
+            ConfigError: this memory has no retriever.
+            InvalidInputError: *query* is blank, or *limit* no number from 1 up.
+        """
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise InvalidInputError(f"limit must be a whole number from 1 up, got {limit!r:.80}")
+        return search(
+            self._runtime,
+            self._branch_id,
+            checked_query(query),
+            limit=limit,
+            everywhere=everywhere,
+        )
+
     def truncations(self) -> tuple[TruncationRecord, ...]:
         """Read the log of this branch: what left its prompts, when, why, and where it is now."""
         return self._store.ledger.truncations(
@@ -123,5 +146,6 @@ class History:
 
     apins = in_thread(pins)
     amessages = in_thread(messages)
+    asearch = in_thread(search)
     atruncations = in_thread(truncations)
     acheck = in_thread(check)

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import ConfigError
 from agentmem.memory.arguments import checked_budget
-from agentmem.protocols import LanguageModel, TokenCounter
+from agentmem.protocols import LanguageModel, Recall, TokenCounter
 from agentmem.store import Store
-from agentmem.types import Scope
+from agentmem.types import MessageId, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Runtime:
     counter: TokenCounter | None
     budget: Budget
     policy: Policy
+    recall: Recall | None = None
 
     def need_model(self) -> LanguageModel:
         if self.model is None:
@@ -40,6 +42,14 @@ class Runtime:
             )
         return self.counter
 
+    def need_recall(self) -> Recall:
+        if self.recall is None:
+            raise ConfigError(
+                "this memory cannot search: open it with Memory.open(url, "
+                "retriever=HybridRetriever.load()) from agentmem.retrieval"
+            )
+        return self.recall
+
     def budget_for(self, budget: Budget | None) -> Budget:
         return self.budget if budget is None else checked_budget(budget, self.model)
 
@@ -54,7 +64,13 @@ class Runtime:
         names = json.dumps([self.scope.namespace, self.scope.user]).encode()
         return hashlib.sha256(names).hexdigest()
 
-    def forget_cached(self) -> None:
-        """Drop all keys and values that the model has cached of this user's texts."""
+    def forget_cached(self, message_ids: Sequence[MessageId]) -> None:
+        """
+        Drop what is kept elsewhere of messages that were deleted.
+
+        Of keys and values the model drops all that it has cached of this user's texts.
+        """
+        if self.recall is not None:
+            self.recall.forget(self.scope, message_ids)
         if self.model is not None:
             self.model.forget(cache_salt=self.cache_salt)

@@ -80,14 +80,14 @@ class Session(_Forkable):
         Delete what a message says, for good; its place and role stay.
 
         So do the ids and names of its calls, or the transcript would not be legal. Summaries that
-        cover it lose their texts, and cached keys and values of this user are dropped. What an
-        answer repeats of it is another message.
+        cover it lose their texts; its vectors, and cached keys and values of this user, are
+        dropped. What an answer repeats of it is another message.
 
         Raises:
             SessionNotFoundError: there is no message at that position.
         """
-        self._store.deletion.message(self._scope, self._branch_id, position)
-        self._runtime.forget_cached()
+        gone = self._store.deletion.message(self._scope, self._branch_id, position)
+        self._runtime.forget_cached(gone.messages)
 
     def branches(self) -> tuple[BranchInfo, ...]:
         """List main and all subtasks, ended ones and those of a killed process too."""

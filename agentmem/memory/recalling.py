@@ -1,0 +1,126 @@
+"""What is looked for when a prompt is made, and where: the way from a branch to a `Query`."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from agentmem.config import Budget
+from agentmem.context import BranchView
+from agentmem.errors import InvalidInputError
+from agentmem.memory.runtime import Runtime
+from agentmem.protocols import Domain, Hit, Query
+from agentmem.store.view import View, at_once
+from agentmem.types import BranchId, BranchInfo, Inherit, Role
+
+Wanted = str | tuple[Hit, ...] | None
+"""What is to be recalled: what fits a text, these hits, or what fits the user's last message."""
+
+_MAX_CHARS: Final = 2000
+"""Characters at each end of a question that are looked for; embedders see about so many."""
+
+_TOKENS_PER_HIT: Final = 16
+"""Few recalled messages are shorter, heading and speaker included."""
+
+
+def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | None) -> Wanted:
+    """
+    Read what a caller has asked to be recalled.
+
+    Raises:
+        InvalidInputError: *query* is no text, or *hits* are given too.
+        ConfigError: a *query* and no retriever.
+    """
+    if query is not None:
+        runtime.need_recall()
+        if hits is not None:
+            raise InvalidInputError("give a query to search by, or hits: not both")
+        return checked_query(query)
+    return tuple(hits) if hits is not None else None
+
+
+def checked_query(text: str) -> str:
+    """
+    Return *text* if it can be searched by.
+
+    Raises:
+        InvalidInputError: it is no text, or blank.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInputError(f"a query is a text that says something, got {text!r:.80}")
+    return text
+
+
+def recall_for(
+    runtime: Runtime, view: BranchView, budget: Budget, wanted: Wanted
+) -> tuple[Hit, ...]:
+    """Find what the prompt of *view* might recall; far more than fits, the best first."""
+    if isinstance(wanted, tuple):
+        return wanted
+    if runtime.recall is None or budget.retrieved_tokens == 0:
+        return ()
+    everywhere = runtime.policy.recall_sessions
+    num_loaded = sum(len(turn.messages) for turn in view.turns)
+    if num_loaded == view.head and not everywhere:
+        return ()  # the window has it all
+    # In a tool loop it stays the same question, so that the prefix goes on through the answer.
+    text = wanted or _asked(view)
+    if not text.strip():
+        return ()
+    limit = num_loaded + budget.retrieved_tokens // _TOKENS_PER_HIT
+    return search(runtime, view.branch_id, text, limit=limit, everywhere=everywhere)
+
+
+def search(
+    runtime: Runtime, branch_id: BranchId, text: str, *, limit: int, everywhere: bool
+) -> tuple[Hit, ...]:
+    """
+    Find what a branch may see that fits *text*, best first.
+
+    Raises:
+        ConfigError: there is no retriever.
+        SessionNotFoundError: no such branch of this scope.
+    """
+    recall = runtime.need_recall()
+    branch, visible = at_once(
+        runtime.store.database, lambda view: _visible(view, runtime, branch_id)
+    )
+    domain = Domain(scope=runtime.scope, session_id=None if everywhere else branch.session_id)
+    query = Query(
+        text=_cut(text),
+        domain=domain,
+        session_id=branch.session_id,
+        visible=visible,
+        limit=limit,
+    )
+    return tuple(recall.search(query))
+
+
+def _visible(
+    view: View, runtime: Runtime, branch_id: BranchId
+) -> tuple[BranchInfo, dict[BranchId, tuple[int, int]]]:
+    """
+    Give a branch, and the positions that it may recall, by the branch that holds them.
+
+    Its own, and its ancestors' up to the forks; not through a fork that inherits only pins, whose
+    point is that the rest is not seen. Branches beside it are never among them.
+    """
+    branch = asking = view.sessions.branch(runtime.scope, branch_id)
+    visible = {branch.id: (branch.forked_at + 1, branch.head)}
+    limit = branch.head
+    while branch.parent is not None and branch.inherit is not Inherit.PINS:
+        limit = min(limit, branch.forked_at)
+        branch = view.sessions.branch(runtime.scope, branch.parent)
+        visible[branch.id] = (branch.forked_at + 1, min(limit, branch.head))
+    return asking, visible
+
+
+def _asked(view: BranchView) -> str:
+    """Give what the user said last: the question that the current turn answers."""
+    said = [stored for turn in view.turns[-1:] for stored in turn.messages]
+    users = (one.message.text for one in reversed(said) if one.message.role is Role.USER)
+    return next(users, "")
+
+
+def _cut(text: str) -> str:
+    if len(text) <= 2 * _MAX_CHARS:
+        return text
+    return f"{text[:_MAX_CHARS]} {text[-_MAX_CHARS:]}"

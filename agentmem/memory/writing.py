@@ -1,0 +1,205 @@
+"""One branch to write to, and to make prompts of."""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentmem.config import Budget
+from agentmem.context import Assembler
+from agentmem.errors import ConflictError
+from agentmem.memory.aio import in_thread
+from agentmem.memory.arguments import (
+    calls_of,
+    parts_of,
+    pin_scope_of,
+    role_of,
+)
+from agentmem.memory.history import History
+from agentmem.memory.loader import is_same, load_view
+from agentmem.memory.recalling import Wanted, recall_for, wanted_recall
+from agentmem.protocols import Hit
+from agentmem.types import (
+    BranchState,
+    Message,
+    Origin,
+    Part,
+    Pin,
+    PinScope,
+    Prompt,
+    Role,
+    StoredMessage,
+    ToolCall,
+)
+
+_MAX_ATTEMPTS = 40
+"""How often a prompt is assembled again because somebody else has logged one meanwhile."""
+
+
+class Writing(History):
+    """A branch that can be written and assembled. All state is in the store."""
+
+    def pin(
+        self,
+        key: str,
+        text: str,
+        *,
+        scope: PinScope | str | None = None,
+        expected_version: int | None = None,
+    ) -> Pin:
+        """
+        Keep *text* in every prompt, byte for byte, until the pin is changed or removed.
+
+        Without a *scope* a session's pin is the session's and a subtask's its own, so that it
+        changes nothing for its parent. The same text again is no change. A changed pin changes
+        the beginning of the prompt, so the next reply computes its prefix anew.
+
+        Raises:
+            InvalidInputError: *key* or *text* is empty or cannot be stored.
+            ConflictError: *expected_version* is given and the pin is at another one, or this
+                subtask has ended.
+        """
+        self._require_open()
+        return self._store.pins.set(
+            self._scope,
+            self._branch_id,
+            key,
+            text,
+            pin_scope=pin_scope_of(scope or self._default_scope),
+            expected_version=expected_version,
+        )
+
+    def unpin(self, key: str, *, scope: PinScope | str | None = None) -> None:
+        """Take a pin out of the prompts that follow; its versions stay in the store."""
+        self._require_open()
+        pin_scope = pin_scope_of(scope or self._default_scope)
+        self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=pin_scope)
+
+    def undo_pin(self, key: str, *, scope: PinScope | str | None = None) -> Pin:
+        """
+        Bring back what the pin said before its last change, as a new version.
+
+        Raises:
+            PinNotFoundError: it was never set in that scope.
+        """
+        self._require_open()
+        pin_scope = pin_scope_of(scope or self._default_scope)
+        return self._store.pins.undo(self._scope, self._branch_id, key, pin_scope=pin_scope)
+
+    def _require_open(self) -> None:
+        branch = self.branch
+        if branch.state is not BranchState.OPEN:
+            raise ConflictError(f"the subtask {branch.name!r} has {branch.state}: it is history")
+
+    def append(  # noqa: PLR0913 - a message has as many fields
+        self,
+        role: Role | str,
+        content: str | Sequence[Part] = (),
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        client_key: str | None = None,
+    ) -> StoredMessage:
+        """
+        Store one message at the end of this branch.
+
+        The transcript stays legal: calls that are still open when the talk goes on get a
+        synthetic result, and a result that no call asked for gets a synthetic call. With a
+        *client_key* a retry is safe: the same key again gives the first result.
+
+        Raises:
+            InvalidInputError: an empty message, a field that does not go with the role, text that
+                cannot be stored, or the system role, which is for pins.
+            TranscriptError: a second result for one call.
+            ConflictError: the branch has ended, or *client_key* was used for something else.
+        """
+        message = Message(
+            role=role_of(role),
+            parts=parts_of(content),
+            tool_calls=calls_of(tool_calls),
+            tool_call_id=tool_call_id,
+            name=name,
+        )
+        return self._append(message, client_key=client_key)
+
+    def _append(
+        self, message: Message, *, client_key: str | None = None, origin: Origin = Origin.SAID
+    ) -> StoredMessage:
+        added = self._store.messages.append(
+            self._scope, self._branch_id, [message], client_key=client_key, origin=origin
+        )
+        if self._runtime.recall is not None:
+            self._runtime.recall.added()
+        self._pin_what_is_to_stay(added[-1])
+        return added[-1]
+
+    def _pin_what_is_to_stay(self, stored: StoredMessage) -> None:
+        auto_pin = self._runtime.policy.auto_pin
+        if auto_pin is None:
+            return
+        is_first = stored.position == self.branch.forked_at + 1
+        if (found := auto_pin.pin(stored, is_first=is_first)) is not None:
+            key, text = found
+            self.pin(key, text, scope=PinScope.BRANCH)
+
+    def assemble(
+        self,
+        *,
+        query: str | None = None,
+        budget: Budget | None = None,
+        hits: Sequence[Hit] | None = None,
+    ) -> Prompt:
+        """
+        Build the prompt for the state of now, and log it.
+
+        The same state gives the same bytes, in this process or another. With a retriever, messages
+        that fit *query*, by default what the user said last, are recalled: the best of them stand
+        before the current turn, within their share of the budget, if the window does not show
+        them anyway. *hits* are such messages, found by other means; ``()`` recalls nothing.
+
+        Raises:
+            ContextOverflowError: pins and current turn alone are over the budget.
+            ConfigError: there is nothing to count with, or a *query* and no retriever.
+            InvalidInputError: *query* and *hits* are given.
+        """
+        wanted = wanted_recall(self._runtime, query, hits)
+        return self._assemble(self._runtime.budget_for(budget), wanted)
+
+    def fold(self, *, budget: Budget | None = None) -> Prompt:
+        """
+        Let the window slide to its low-water mark now, and fold what leaves it.
+
+        For a quiet moment: with a summarizer that asks a model, the next reply then does not wait
+        for it. Messages may be appended meanwhile, also by other processes.
+
+        Raises:
+            ContextOverflowError: pins and current turn alone are over the budget.
+            ConfigError: there is nothing to count with.
+        """
+        return self._assemble(self._runtime.budget_for(budget), (), must_slide=True)
+
+    def _assemble(self, budget: Budget, wanted: Wanted, *, must_slide: bool = False) -> Prompt:
+        """Load, decide, log; and look again when the log has gone on meanwhile."""
+        assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
+        for attempt in range(_MAX_ATTEMPTS):
+            view, previous = load_view(self._runtime, self._branch_id, budget)
+            hits = recall_for(self._runtime, view, budget, wanted)
+            prompt = assembler.assemble(replace(view, hits=hits, must_slide=must_slide))
+            if previous is not None and is_same(prompt, previous):
+                return replace(prompt, assembly_id=previous.id)
+            after = None if previous is None else previous.id
+            try:
+                return self._store.ledger.record(self._scope, prompt, after=after)
+            except ConflictError:
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise
+                # Whoever comes again at another time than the others gets through.
+                time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
+        raise AssertionError("the loop returns or raises")
+
+    apin = in_thread(pin)
+    aunpin = in_thread(unpin)
+    aappend = in_thread(append)
+    aassemble = in_thread(assemble)
+    afold = in_thread(fold)
