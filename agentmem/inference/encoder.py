@@ -20,7 +20,7 @@ class Encoder:
 
     Text between control tokens is encoded piece by piece and remembered, so that a prompt that
     grew costs only what is new. Whether that gives the same ids as encoding the whole text is
-    tried out first, and not done where it does not.
+    tried out first, and not done where it does not; *is_split* tells which.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -35,11 +35,12 @@ class Encoder:
             if token.content.strip() and (token.special or token.content in template)
         }
         self.control_ids = frozenset(self._control.values())
-        spellings = sorted(self._control, key=len, reverse=True)
-        self.control_pattern = re.compile("|".join(map(re.escape, spellings)) or r"(?!)")
+        self.control_spellings = sorted(self._control, key=len, reverse=True)
+        either = "|".join(map(re.escape, self.control_spellings))
+        self.control_pattern = re.compile(either or r"(?!)")
         self._cache: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         self._cached_chars = 0
-        self._splits = self._splitting_is_exact()
+        self.is_split = self._splitting_is_exact()
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Spell *token_ids*, control tokens included."""
@@ -61,7 +62,7 @@ class Encoder:
         """
         ids: list[int] = []
         for index, run in enumerate(runs):
-            if self._splits:
+            if self.is_split:
                 ids += self._encode_split(run)
                 continue
             whole = self._encode_whole(run) if index == 0 else self._encode_next(run)

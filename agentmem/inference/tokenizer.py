@@ -11,9 +11,10 @@ from typing import Any
 from agentmem.errors import TranscriptError
 from agentmem.inference.chat_template import ChatTemplate
 from agentmem.inference.encoder import Encoder
+from agentmem.inference.pieces import EDGE, MARK, Pieces, neighbours
 from agentmem.inference.splice import splice
 from agentmem.protocols import RenderedChat
-from agentmem.types import GeneratedIds, Message, Role, TextPart, ToolCall
+from agentmem.types import GeneratedIds, Message, Role, TextPart
 
 _VERSION = "2"
 """Part of the fingerprint: to be raised when the same messages come to give other ids."""
@@ -40,7 +41,9 @@ class ChatTokenizer:
         self._template = ChatTemplate(tokenizer)
         self._encoder = Encoder(tokenizer, self._template.source)
         self._fingerprint = _fingerprint(tokenizer, self._template.source)
+        self._pieces = Pieces(self._encoder, self._write_marked)
         # Made here and not by decorating, so that they go when this object goes.
+        self._shown = lru_cache(maxsize=_MAX_REMEMBERED)(self._show)
         self._counted = lru_cache(maxsize=_MAX_REMEMBERED)(self._count)
         self._rendered = lru_cache(maxsize=_MAX_RENDERS)(self._render)
         self._rewritten = lru_cache(maxsize=_MAX_REMEMBERED)(self._count_rewritten)
@@ -96,28 +99,59 @@ class ChatTokenizer:
         messages: Sequence[Message],
         add_generation_prompt: bool,  # noqa: FBT001 - as it is remembered
     ) -> RenderedChat:
-        mark, edge = _unused_characters(messages)
-        contents = [self._escape(self._template.content(m), mark) for m in messages]
+        shown = [self._shown(message) for message in messages]
+        contents = [text for text in shown if text is not None]
+        is_usual = len(contents) == len(shown)
+        mark, edge = (MARK, EDGE) if is_usual else _unused_characters(messages)
+        if not is_usual:
+            contents = [self._escape(self._template.content(m), mark) for m in messages]
         full = self._write(messages, contents, mark, add_generation_prompt)
+        if is_usual:
+            joined = self._pieces.join(messages, full, add_generation_prompt=add_generation_prompt)
+            if joined is not None:
+                return joined
+        parts = self._split(messages, contents, full, (mark, edge), add_generation_prompt)
+        return RenderedChat(
+            text=full.replace(mark, ""),
+            token_ids=tuple(self._ids(parts, messages, mark)),
+        )
+
+    def _write_marked(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool
+    ) -> tuple[str, list[str | int]]:
+        """Write a transcript for `Pieces`, which does not ask for one with the marks in it."""
+        contents = [self._escape(self._template.content(m), MARK) for m in messages]
+        full = self._write(messages, contents, MARK, add_generation_prompt)
+        marks = (MARK, EDGE)
+        return full, self._split(messages, contents, full, marks, add_generation_prompt)
+
+    def _split(
+        self,
+        messages: Sequence[Message],
+        contents: Sequence[str],
+        full: str,
+        marks: tuple[str, str],
+        prompt: bool,  # noqa: FBT001 - passed on
+    ) -> list[str | int]:
+        """Split *full* around the answers whose ids are kept as they were generated."""
+        mark, edge = marks
         kept = [i for i, message in enumerate(messages) if self._keeps_ids(message)]
         parts: list[str | int] = [full]
         if kept:
             shown = list(contents)
             for i in kept:
                 shown[i] = f"{edge}{i}{edge}"
-            marked = self._write(messages, shown, mark, add_generation_prompt)
-            parts = splice(full, marked, contents, edge)
+            parts = splice(full, self._write(messages, shown, mark, prompt), contents, edge)
         for index in set(range(len(messages))) - set(parts):
             self._note_rewritten(messages[index].generated)
-        return RenderedChat(
-            text=full.replace(mark, ""),
-            token_ids=tuple(self._ids(parts, messages, mark)),
-        )
+        return parts
 
     def forget(self) -> None:
         """Drop every text that is remembered to save work; it is worked out again when needed."""
-        for remembered in (self._counted, self._rendered, self._rewritten, self._spells):
-            remembered.cache_clear()
+        remembered = (self._counted, self._rendered, self._rewritten, self._spells, self._shown)
+        for cache in remembered:
+            cache.cache_clear()
+        self._pieces.forget()
         self._encoder.forget()
 
     def count(self, message: Message) -> int:
@@ -129,7 +163,9 @@ class ChatTokenizer:
         return self._counted(message)
 
     def _count(self, message: Message) -> int:
-        for before, after in _neighbours(message):
+        if self._shown(message) is not None and (piece := self._pieces.find(message)) is not None:
+            return len(piece.token_ids)
+        for before, after in _places(message):
             try:
                 with_it = self._render([*before, message, *after], add_generation_prompt=False)
                 without = self._render([*before, *after], add_generation_prompt=False)
@@ -188,6 +224,12 @@ class ChatTokenizer:
 
         return self._encoder.control_pattern.sub(cut, text)
 
+    def _show(self, message: Message) -> str | None:
+        """Give the text of *message* as it is written; None if one of the usual marks is in it."""
+        if any(mark in text for text in _texts(message) for mark in (MARK, EDGE)):
+            return None
+        return self._escape(self._template.content(message), MARK)
+
     def _keeps_ids(self, message: Message) -> bool:
         generated = message.generated
         return (
@@ -215,33 +257,28 @@ class ChatTokenizer:
 
 def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:
     """Find two private-use characters that occur nowhere in *messages*."""
-    shown = [message.text for message in messages]
-    for message in messages:
-        shown += [message.name or "", message.tool_call_id or ""]
-        # Arguments are parsed before they are shown: JSON may hide a character as an escape.
-        shown += [
-            f"{call.id}{call.name}{json.dumps(call.parsed_arguments(), ensure_ascii=False)}"
-            for call in message.tool_calls
-        ]
+    shown = [text for message in messages for text in _texts(message)]
     free = (letter for letter in _PRIVATE_USE if not any(letter in text for text in shown))
     return next(free), next(free)
 
 
-def _neighbours(message: Message) -> Iterator[tuple[list[Message], list[Message]]]:
+def _texts(message: Message) -> Iterator[str]:
+    """Give every text of *message* that a template may show."""
+    yield from (message.text, message.name or "", message.tool_call_id or "")
+    for call in message.tool_calls:
+        # Arguments are parsed before they are shown: JSON may hide a character as an escape.
+        arguments = json.dumps(call.parsed_arguments(), ensure_ascii=False)
+        yield f"{call.id}{call.name}{arguments}"
+
+
+def _places(message: Message) -> Iterator[tuple[Sequence[Message], Sequence[Message]]]:
     """Give transcripts, as what is before and after, in which *message* is in its place."""
+    if message.role is not Role.SYSTEM:
+        yield neighbours(message)
+        return
     user = Message(role=Role.USER, parts=(TextPart(text="u"),))
-    answer = Message(role=Role.ASSISTANT, parts=(TextPart(text="a"),))
-    if message.role is Role.SYSTEM:
-        yield [Message(role=Role.SYSTEM, parts=(TextPart(text="s"),))], [user]
-        yield [], [user]
-    elif message.role is Role.USER:
-        yield [user, answer], []
-    elif message.role is Role.ASSISTANT:
-        yield [user], []
-    else:
-        call = ToolCall(id=message.tool_call_id or "c", name=message.name or "f")
-        # Some templates write the newest answer in another way than those before it.
-        yield [user, Message(role=Role.ASSISTANT, tool_calls=(call,))], [answer]
+    yield [Message(role=Role.SYSTEM, parts=(TextPart(text="s"),))], [user]
+    yield [], [user]
 
 
 def _fingerprint(tokenizer: Any, template: str) -> str:

@@ -10,10 +10,16 @@ from agentmem.types import Generation, Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedChat:
-    """A list of messages as the chat template writes it, and the ids of that text."""
+    """
+    A list of messages as the chat template writes it, and the ids of that text.
+
+    *ends* tells how many of the ids stand up to the end of each message. It is for who writes
+    one message after the other, and None for everybody else.
+    """
 
     text: str
     token_ids: tuple[int, ...] = field(repr=False)
+    ends: tuple[int, ...] | None = field(default=None, repr=False)
 
 
 class TokenCounter(Protocol):

@@ -31,7 +31,7 @@ def user(text):
 
 
 def test_a_tokenizer_whose_pieces_add_up_is_split():
-    assert Encoder(tiny_tokenizer(), CHATML)._splits
+    assert Encoder(tiny_tokenizer(), CHATML).is_split
 
 
 def test_a_tokenizer_that_puts_a_space_first_is_not_split():
@@ -40,7 +40,7 @@ def test_a_tokenizer_that_puts_a_space_first_is_not_split():
 
     rendered = counter.render([user("ab c")])
 
-    assert not counter._encoder._splits
+    assert not counter._encoder.is_split
     expected = tokenizer.apply_chat_template(
         [{"role": "user", "content": "ab c"}], add_generation_prompt=True, tokenize=True
     )
