@@ -85,10 +85,30 @@ class Assembler:
         self._renderer = Renderer(self._counter)
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, self._budget)
-        draft = fit_hits(draft, view.hits, self._renderer, self._budget)
-        slide = Slide.of(is_new=view.before is None, must=view.must_slide)
-        draft, room = slide_window(draft, self._renderer, self._budget, self._policy, slide)
+        draft, room = self._fit(view, draft)
         return self._account(view, draft, room)
+
+    def _fit(self, view: BranchView, draft: Draft) -> tuple[Draft, int]:
+        """Choose what is recalled and what stays; give the draft and the window's room."""
+        slide = Slide.of(is_new=view.before is None, must=view.must_slide)
+
+        def slid(hits: tuple[Hit, ...]) -> tuple[Draft, int]:
+            full = replace(draft, hits=hits)
+            return slide_window(full, self._renderer, self._budget, self._policy, slide)
+
+        first = fit_hits(draft, view.hits, self._renderer, self._budget)
+        fitted, room = slid(first.hits)
+        if not view.hits or len(fitted.window) == len(draft.window):
+            return fitted, room
+        # What slides out just now may be what is looked for.
+        left = replace(draft, older=fitted.older, rounds=fitted.rounds).with_blocks_in_place()
+        again = fit_hits(left, view.hits, self._renderer, self._budget)
+        if again.hits == first.hits:
+            return fitted, room
+        fitted, room = slid(again.hits)
+        shown = {piece.stored.id for piece in fitted.window}
+        hits = tuple(hit for hit in fitted.hits if hit.stored.id not in shown)
+        return replace(fitted, hits=hits), room
 
     def folder(self) -> Folder | None:
         """Give what folds messages under this budget and policy; None when nothing does."""

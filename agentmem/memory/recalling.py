@@ -9,7 +9,7 @@ from agentmem.errors import InvalidInputError
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Domain, Hit, Query
 from agentmem.store.view import View, at_once
-from agentmem.types import BranchId, BranchInfo, Inherit, Role
+from agentmem.types import BranchId, BranchInfo, Inherit, Role, StoredMessage
 
 Wanted = str | tuple[Hit, ...] | None
 """What is to be recalled: what fits a text, these hits, or what fits the user's last message."""
@@ -58,14 +58,14 @@ def recall_for(
     if runtime.recall is None or budget.retrieved_tokens == 0:
         return ()
     everywhere = runtime.policy.recall_sessions
-    num_loaded = sum(len(turn.messages) for turn in view.turns)
-    if num_loaded == view.head and not everywhere:
-        return ()  # the window has it all
+    loaded = [stored for turn in view.turns for stored in turn.messages]
+    if len(loaded) == view.head and not everywhere and _fits(runtime, loaded, budget):
+        return ()  # the window shows it all
     # In a tool loop it stays the same question, so that the prefix goes on through the answer.
     text = wanted or _asked(view)
     if not text.strip():
         return ()
-    limit = num_loaded + budget.retrieved_tokens // _TOKENS_PER_HIT
+    limit = len(loaded) + budget.retrieved_tokens // _TOKENS_PER_HIT
     return search(runtime, view.branch_id, text, limit=limit, everywhere=everywhere)
 
 
@@ -118,6 +118,13 @@ def _asked(view: BranchView) -> str:
     said = [stored for turn in view.turns[-1:] for stored in turn.messages]
     users = (one.message.text for one in reversed(said) if one.message.role is Role.USER)
     return next(users, "")
+
+
+def _fits(runtime: Runtime, loaded: Sequence[StoredMessage], budget: Budget) -> bool:
+    """Tell whether all of *loaded* stays in the window even if much was recalled."""
+    count = runtime.need_counter().count
+    room = budget.prompt - budget.retrieved_tokens
+    return sum(count(stored.message) for stored in loaded) <= room
 
 
 def _cut(text: str) -> str:
