@@ -1,8 +1,10 @@
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, literal_column, select, table
+from sqlalchemy import inspect, literal_column, select, table, text
 
 from agentmem.errors import InvalidInputError, PinNotFoundError, SessionNotFoundError
 from agentmem.protocols import Embedding
@@ -232,3 +234,24 @@ def test_a_purge_spares_what_became_active_after_it_was_found(url, scope, monkey
 def test_a_purge_needs_a_time_zone(store):
     with pytest.raises(InvalidInputError, match="time zone"):
         store.retention.purge(datetime(2026, 1, 1))  # noqa: DTZ001 - the point of the test
+
+
+def test_a_deletion_locks_the_oldest_branch_first(postgres_url, scope):
+    """A merge holds the parent before the child; the other order would be a deadlock."""
+    lock = text("SELECT id FROM branch WHERE id = :id FOR UPDATE NOWAIT")
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    with Store.open(postgres_url) as store:
+        info = store.sessions.get_or_create(scope, "trip")
+        task = store.sessions.fork(scope, info.main, name="t", inherit=Inherit.ALL, at=0).id
+        deletion = threading.Thread(target=store.deletion.session, args=(scope, info.id))
+        with store.database.engine.connect() as parent, store.database.engine.connect() as child:
+            parent.execute(lock, {"id": info.main})
+            deletion.start()
+            while not child.execute(waiting).scalar_one():
+                time.sleep(0.01)
+
+            free = child.execute(lock, {"id": task}).scalar_one()
+
+        deletion.join()
+        assert free == task
+        assert store.sessions.list(scope) == ()
