@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from agentmem.context.folding import Folder
 from agentmem.context.pieces import Shown, Unit
@@ -29,7 +30,7 @@ class Block:
     hits: tuple[Hit, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: its lists are made once, when asked for
 class Draft:
     """
     All parts of a prompt, in their order.
@@ -57,7 +58,7 @@ class Draft:
     blocks: tuple[Block, ...] = ()
     keep_recalled: bool = False
 
-    @property
+    @cached_property
     def system(self) -> tuple[Message, ...]:
         """
         The one system message: each pin byte for byte, then the summaries.
@@ -80,29 +81,31 @@ class Draft:
         """The one message of all that was recalled for this prompt."""
         return recall_message(self.hits)
 
-    @property
+    @cached_property
     def current(self) -> tuple[Shown, ...]:
         """The current turn as it is shown: the user's message, then rounds, then the last."""
         begins = 1 if self.core and self.core[0].message.role is Role.USER else 0
         rounds = (shown for unit in self.rounds for shown in unit)
         return (*self.core[:begins], *rounds, *self.core[begins:])
 
-    @property
+    @cached_property
     def recent(self) -> tuple[Shown, ...]:
         return tuple(shown for unit in self.older for shown in unit)
 
-    @property
+    @cached_property
     def window(self) -> tuple[Shown, ...]:
         """All messages of the branch that are shown where they were said."""
         return (*self.recent, *self.current)
 
-    @property
+    @cached_property
     def messages(self) -> tuple[Message, ...]:
         recent, current = self.in_place(self.recent), self.in_place(self.current)
         return (*self.system, *recent, *self.recalled, *current)
 
     def in_place(self, shown: Sequence[Shown]) -> list[Message]:
         """Give messages of the window as they are shown, with the blocks that stand before them."""
+        if not self.blocks:
+            return [piece.message for piece in shown]
         before = {block.anchor: recall_message(block.hits) for block in self.blocks}
         messages: list[Message] = []
         for piece in shown:
@@ -111,6 +114,8 @@ class Draft:
 
     def with_blocks_in_place(self) -> "Draft":
         """Let go of the blocks whose turn is not shown any more."""
+        if not self.blocks:
+            return self
         positions = {shown.position for shown in self.window}
         blocks = tuple(block for block in self.blocks if block.anchor in positions)
         return replace(self, blocks=blocks)

@@ -33,6 +33,8 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     Raises:
         ContextOverflowError: it does not fit and may not be clipped, or not enough.
     """
+    if renderer.size(draft) <= budget.prompt:
+        return draft
     bare = replace(draft, summaries=(), older=(), rounds=(), hits=(), blocks=())
     if renderer.size(bare) <= budget.prompt:
         return draft

@@ -1,6 +1,6 @@
 """The account of a prompt: what became of each position, and what is new about that."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ def lay_out(
     What is shown comes before what is summed up, and the rest is in spans without a tier, split
     at *inherited*, since the two sides are left out for two reasons.
     """
-    taken = join([piece.span(tier) for piece, tier in shown])
+    taken = join(_runs(shown))
     covers = [
         Span(first=s.first, last=min(s.last, head), tier=Tier.SUMMARY, source=s.key)
         for s in summaries
@@ -41,6 +41,26 @@ def lay_out(
     whole = [Span(first=1, last=head, tier=None)] if head else []
     gaps = [side for gap in subtract(whole, spans) for side in split_at(gap, inherited)]
     return tuple(sorted([*spans, *gaps], key=lambda span: span.first))
+
+
+def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
+    """Account for neighbours that are shown in full as one: most of a window is one run."""
+    first = last = 0
+    of: Tier | None = None
+    for piece, tier in shown:
+        is_plain = piece.form is Form.FULL and piece.kept is None
+        position = piece.stored.position
+        if is_plain and tier is of and position == last + 1:
+            last = position
+            continue
+        if of is not None:
+            yield Span(first=first, last=last, tier=of)
+        of = tier if is_plain else None
+        first = last = position
+        if not is_plain:
+            yield piece.span(tier)
+    if of is not None:
+        yield Span(first=first, last=last, tier=of)
 
 
 def join(spans: Iterable[Span]) -> list[Span]:

@@ -77,19 +77,19 @@ class Renderer:
         numbers add up to the prompt even where a template merges or rewrites.
         """
         pinned = self.length(replace(draft, summaries=()).system)
-        system = self.length(draft.system)
+        system = self._until(draft, len(draft.system))
         recent, current = draft.in_place(draft.recent), draft.in_place(draft.current)
-        body = [*recent, *draft.recalled, *current]
         # Without a system message some templates put a text of their own before the first one.
         own = 0
-        if not draft.system and body:
-            own = max(0, self.length(body[:1]) - self._counter.count(body[0]))
+        if not draft.system and draft.messages:
+            first = draft.messages[0]
+            own = max(0, self.length([first]) - self._counter.count(first))
         parts = ((Tier.RECENT, recent), (Tier.RETRIEVED, draft.recalled), (Tier.CURRENT, current))
         tiers = {Tier.PINNED: pinned, Tier.SUMMARY: system - pinned}
-        so_far, end = list(draft.system), system + own
+        num_so_far, end = len(draft.system), system + own
         for tier, messages in parts:
-            so_far += messages
-            now = self.length(so_far) if messages else end
+            num_so_far += len(messages)
+            now = self._until(draft, num_so_far) if messages else end
             tiers[tier] = now - end
             end = now
         tiers[Tier.TEMPLATE] = own + total - end
@@ -100,3 +100,10 @@ class Renderer:
             tiers[tier] -= size
             tiers[Tier.RETRIEVED] += size
         return tiers
+
+    def _until(self, draft: Draft, number: int) -> int:
+        """Count the tokens of the first *number* messages of *draft* as a transcript."""
+        if number == 0:
+            return 0
+        ends = self.render(draft.messages).ends
+        return self.length(draft.messages[:number]) if ends is None else ends[number - 1]

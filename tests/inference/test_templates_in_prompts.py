@@ -11,9 +11,11 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import fuzz_context
 
+from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.types import common_prefix
 from tests.context.replay import Replay
-from tests.inference.kinds import KINDS, kind_counter
+from tests.inference.kinds import KINDS, kind_counter, kind_tokenizer
+from tests.inference.test_pieces import WholeTokenizer
 
 SEEDS = range(15)
 
@@ -55,3 +57,14 @@ def test_random_sessions_break_no_invariant(kind, replays):
         for before, after in pairwise(replay.prompts):
             shared = common_prefix(before.token_ids, after.token_ids)
             assert after.reuse.common_tokens <= shared
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prompts_are_the_same_where_the_ends_of_messages_are_known(kind, replays):
+    """Tiers are cut where each message ends, or where a shorter transcript does."""
+    for seed in range(8):
+        for tokenizer in (ChatTokenizer, WholeTokenizer):
+            fuzz_context.run_session(seed, tokenizer(kind_tokenizer(kind)))
+
+    for known, told in zip(replays[::2], replays[1::2], strict=True):
+        assert known.prompts == told.prompts
