@@ -21,6 +21,7 @@ import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError
 from agentmem.protocols import Domain
+from agentmem.retrieval.columns import Int64s
 from agentmem.retrieval.index_format import Header, SavedVectors, decode, decode_header, encode
 from agentmem.types import MessageId, Scope
 
@@ -120,28 +121,26 @@ class IndexFiles:
         """
         _unlink(self._path(domain))
 
-    def remove_with(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
+    def remove_with(self, scope: Scope, message_ids: Collection[MessageId]) -> bool:
         """
         Remove each file of *scope*, of whichever embedder, that has one of *message_ids*.
 
-        A file that cannot be read goes too. To be called within a `turn`.
+        A file that cannot be read goes too. Tells whether there was one. To be called within a
+        `turn`.
 
         Raises:
             IndexFileError: one cannot be removed.
         """
         self._remove_unfinished()
+        has_removed = False
         unwanted = np.fromiter(message_ids, np.int64, len(message_ids))
         for path in sorted(self._folder.glob(f"{_digest(scope)}.*{_SUFFIX}")):
-            try:
-                _, saved = decode(path.read_bytes())
-            except FileNotFoundError:
-                continue
-            except (OSError, DamagedIndexError):
+            if _has_any(path, unwanted):
                 _unlink(path)
-                continue
-            if np.isin(saved.message_ids, unwanted).any():
-                _unlink(path)
-        _sync(self._folder)
+                has_removed = True
+        if has_removed:
+            _sync(self._folder)
+        return has_removed
 
     def has_files(self) -> bool:
         """Tell whether there is anything that could hold what was deleted."""
@@ -179,6 +178,15 @@ class IndexFiles:
         except (OSError, DamagedIndexError):
             return 0
         return _generation(header)
+
+
+def _has_any(path: Path, message_ids: Int64s) -> bool:
+    """Tell whether a file has one of *message_ids*, or cannot be read and so might."""
+    try:
+        _, saved = decode(path.read_bytes())
+    except (OSError, DamagedIndexError):
+        return True
+    return bool(np.isin(saved.message_ids, message_ids).any())
 
 
 def _generation(header: Header) -> int:

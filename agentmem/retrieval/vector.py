@@ -7,6 +7,7 @@ the same storage, so a narrow filter makes the search of a large index exact aga
 """
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import faiss
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentmem.errors import VectorError
-from agentmem.retrieval.cells import Cells
+from agentmem.retrieval.cells import Cells, num_cells_for, sample_size
 from agentmem.retrieval.columns import Bools, Column, Float32s, Int64s, Kind
 
 MAX_EXACT: Final = 100_000
@@ -23,6 +24,7 @@ MAX_EXACT: Final = 100_000
 MAX_COMPARED: Final = 32_000
 """About how many vectors are compared where not all are."""
 
+_CHUNK: Final = 5000
 _UNIT: Final = 1e-5
 """How far the square of a length may be from 1 to be taken as that of a unit vector."""
 
@@ -106,6 +108,12 @@ class FaissIndex:
         found: Float32s = self._flat.reconstruct_n(first, last - first)
         return found
 
+    def sample(self, size: int) -> Float32s:
+        """Copy *size* vectors, or all if there are fewer, evenly from the first to the last."""
+        slots = np.linspace(0, len(self) - 1, min(size, len(self))).astype(np.int64)
+        found: Float32s = self._flat.reconstruct_batch(slots)
+        return found
+
     def add(self, rows: Int64s, vectors: Float32s) -> None:
         unit = as_unit(vectors, self.dimension)
         assert len(rows) == len(unit), f"{len(rows)} rows for {len(unit)} vectors"
@@ -165,6 +173,33 @@ class FaissIndex:
         )
         faiss.omp_set_num_threads(num_threads)
         return found
+
+
+def divide(index: FaissIndex, lock: AbstractContextManager[object]) -> None:
+    """
+    Give *index* cells if it has grown large, holding *lock* for short moments only.
+
+    Where something is removed meanwhile nothing is done: the next call tries again.
+    """
+    with lock:
+        if not index.wants_cells:
+            return
+        num_removals = index.num_removals
+        num_cells = num_cells_for(len(index))
+        sample = index.sample(sample_size(num_cells))
+    cells = Cells.of(sample, num_cells)
+    cell_of = [np.empty(0, np.int32)]
+    first = 0
+    while True:
+        with lock:
+            if index.num_removals != num_removals:
+                return
+            some = index.vectors(first, first + _CHUNK)
+            if len(some) < _CHUNK:
+                index.set_cells(cells, np.concatenate(cell_of))
+                return
+        cell_of.append(cells.assign(some))
+        first += len(some)
 
 
 def as_unit(vectors: Float32s, dimension: int) -> Float32s:

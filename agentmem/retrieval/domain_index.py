@@ -1,0 +1,259 @@
+"""
+All that is kept in memory of one domain, in step with the archive.
+
+Positions of a branch are dense and its head moves with them, so to be in step is to have read each
+branch up to its head. The words are there as soon as a message is; its vector when it is embedded.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from agentmem.protocols import Archive, Domain, Extent, Hit, Query
+from agentmem.retrieval.catalog import Catalog, Entry, entry_of
+from agentmem.retrieval.columns import Column, Float32s, Int64s
+from agentmem.retrieval.domain_vectors import DomainVectors
+from agentmem.retrieval.embedding import Embedder
+from agentmem.retrieval.index_files import IndexFiles
+from agentmem.retrieval.index_format import SavedVectors
+from agentmem.retrieval.lexical import LexicalIndex
+from agentmem.retrieval.marks import NO_SESSION, mark_of
+from agentmem.retrieval.ranking import Ranking, dense_query, rank
+from agentmem.types import BranchId, MessageId, StoredMessage
+
+_PAGE: Final = 1000
+_BYTES_OF_ROW: Final = 1500
+"""About what a message takes in the catalog and in the index of words."""
+
+OnProgress = Callable[[int, int], None]
+"""Is told how many of how many messages are done."""
+
+
+class DomainIndex:
+    """
+    What can be found in one domain. Whoever uses it holds *lock*.
+
+    The first `catch_up` reads everything; without an embedder there are no vectors.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        archive: Archive,
+        *,
+        embedder: Embedder | None = None,
+        files: IndexFiles | None = None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.domain = domain
+        self._archive = archive
+        self._embedder = embedder
+        self._files = files
+        self._begin()
+
+    def _begin(self) -> None:
+        self.catalog = Catalog()
+        self.marks = Column(np.uint64)
+        self._lexical = LexicalIndex()
+        self._branches: dict[BranchId, Extent] = {}
+        self.vectors: DomainVectors | None = None
+        if self._embedder is not None:
+            self.vectors = DomainVectors(self.domain, self._archive, self._embedder)
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory this takes."""
+        vectors = 0 if self.vectors is None else self.vectors.index.num_bytes
+        return len(self.catalog) * _BYTES_OF_ROW + vectors
+
+    @property
+    def has_vectors(self) -> bool:
+        """Tell whether anything can be found by its meaning."""
+        return self.vectors is not None and len(self.vectors.index) > 0
+
+    @property
+    def num_embedded(self) -> int:
+        """Count the messages that can be found by their meaning."""
+        return 0 if self.vectors is None else len(np.unique(self.vectors.index.rows))
+
+    @property
+    def pending(self) -> Sequence[MessageId]:
+        """List the messages that have no vector yet."""
+        return () if self.vectors is None else tuple(self.vectors.missing)
+
+    def catch_up(
+        self, on_progress: OnProgress | None = None, *, even_if_many: bool = False
+    ) -> None:
+        """
+        Take up what was said, embedded or deleted as a whole branch since the last time.
+
+        Args:
+            on_progress: is told how much is read.
+            even_if_many: whether vectors are asked for although many were missing a moment ago.
+        """
+        extents = {extent.branch_id: extent for extent in self._archive.extents(self.domain)}
+        if any(_is_another(self._branches.get(one), extent) for one, extent in extents.items()):
+            self._begin()
+        is_first = not self._branches
+        for branch_id in self._branches.keys() - extents.keys():
+            del self._branches[branch_id]
+            self._forget_branch(branch_id)
+        total = sum(self._num_new(extent) for extent in extents.values())
+        done = 0
+        for extent in extents.values():
+            for num in self._read(extent):
+                done += num
+                if on_progress is not None:
+                    on_progress(done, total)
+        if self.vectors is not None:
+            if is_first and self._files is not None:
+                self.vectors.load(self._files, self.catalog, self.marks.values)
+            self.vectors.catch_up(even_if_many=even_if_many or is_first)
+
+    def query_text(self, text: str) -> str:
+        """Give what is to be embedded of a question."""
+        return dense_query(text, self.catalog.speaker_numbers)
+
+    def find(self, query: Query, vector: Float32s | None) -> list[Hit]:
+        """
+        Find what *query* asks for, best first, as the archive has it at this moment.
+
+        Messages that are gone meanwhile leave the index, and the next best take their places.
+        """
+        while True:
+            ranking = self._rank(query, vector)
+            message_ids = [MessageId(i) for i in self.catalog.message_ids[ranking.rows].tolist()]
+            stored = {one.id: one for one in self._archive.get(self.domain, message_ids)}
+            gone = [message_id for message_id in message_ids if message_id not in stored]
+            if not all(map(self._is_same, stored.values())):
+                # Messages never change, so this is another database than the one that was read.
+                self._begin()
+                self.catch_up()
+            elif gone:
+                self.remove(gone)
+            else:
+                return self._hits(query, ranking, [stored[one] for one in message_ids])
+
+    def remove(self, message_ids: Iterable[MessageId]) -> None:
+        """Forget these messages, and what their neighbours borrowed from them."""
+        known = [one for one in message_ids if self.catalog.row_of(one) is not None]
+        rows = self.catalog.remove(known)
+        if not rows:
+            return
+        self._lexical.remove(rows)
+        if self.vectors is not None:
+            self.vectors.remove(known, rows)
+
+    def count_as_unsaved(self) -> None:
+        """Take note that the file is gone."""
+        if self.vectors is not None:
+            self.vectors.num_changes += len(self.vectors.index)
+
+    def save(self) -> None:
+        """
+        Save the vectors of what the archive has at this moment. Not to be called with the *lock*.
+
+        Raises:
+            IndexFileError: the file cannot be written.
+        """
+        if self._files is None or self.vectors is None:
+            return
+        with self.lock:
+            vectors = self.vectors
+            num_changes = vectors.num_changes
+            saved = vectors.snapshot(self.catalog, self.marks.values)
+        with self._files.turn():
+            kept = _still_held(self._archive, self.domain, saved)
+            generation = self._files.save(self.domain, kept)
+        with self.lock:
+            vectors.num_changes -= num_changes
+            vectors.generation = generation
+
+    def _rank(self, query: Query, vector: Float32s | None) -> Ranking:
+        lexical = self._lexical.scores(query.text)
+        dense = None
+        if vector is not None and self.vectors is not None:
+            dense = self.vectors.scores(vector, self.catalog.mask(query))
+        return rank(self.catalog, lexical, dense, query)
+
+    def _hits(self, query: Query, ranking: Ranking, messages: Sequence[StoredMessage]) -> list[Hit]:
+        is_local = self.catalog.session_ids[ranking.rows] == query.session_id
+        return [
+            Hit(
+                stored=stored,
+                score=float(ranking.scores[place]),
+                is_local=bool(is_local[place]),
+                ranks={
+                    name: int(ranks[place]) for name, ranks in ranking.ranks.items() if ranks[place]
+                },
+            )
+            for place, stored in enumerate(messages)
+        ]
+
+    def _is_same(self, stored: StoredMessage) -> bool:
+        row = self.catalog.row_of(stored.id)
+        assert row is not None, f"message {stored.id} was found and is not there"
+        entry = entry_of(stored, NO_SESSION)
+        return entry is not None and mark_of(entry) == int(self.marks.values[row])
+
+    def _num_new(self, extent: Extent) -> int:
+        known = self._branches.get(extent.branch_id)
+        return extent.head - (extent.forked_at if known is None else known.head)
+
+    def _read(self, extent: Extent) -> Iterable[int]:
+        """Read what is new in a branch, page by page, and give how many messages each had."""
+        first = extent.head - self._num_new(extent) + 1
+        for start in range(first, extent.head + 1, _PAGE):
+            last = min(start + _PAGE - 1, extent.head)
+            page = self._archive.read(self.domain, extent.branch_id, start, last)
+            found = (entry_of(stored, extent.session_id) for stored in page)
+            self._add([entry for entry in found if entry is not None])
+            self._branches[extent.branch_id] = replace(extent, head=last)
+            yield last - start + 1
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        rows = self.catalog.add(entries)
+        self.marks.extend([mark_of(entry) for entry in entries])
+        self._lexical.add(entries, rows)
+        if self.vectors is not None:
+            self.vectors.add([entry.message_id for entry in entries], rows)
+
+    def _forget_branch(self, branch_id: BranchId) -> None:
+        rows: Int64s = np.flatnonzero(self.catalog.branch_ids == branch_id)
+        self.remove(MessageId(i) for i in self.catalog.message_ids[rows].tolist())
+
+
+def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedVectors:
+    """Leave out what the archive does not have any more, or has of something else."""
+    ids = np.unique(saved.message_ids)
+    marks = np.zeros(len(ids), np.uint64)
+    is_held = np.zeros(len(ids), np.bool_)
+    for start in range(0, len(ids), _PAGE):
+        page = [MessageId(i) for i in ids[start : start + _PAGE].tolist()]
+        for stored in archive.get(domain, page):
+            if (entry := entry_of(stored, NO_SESSION)) is not None:
+                place = np.searchsorted(ids, stored.id)
+                marks[place] = mark_of(entry)
+                is_held[place] = True
+    places = np.searchsorted(ids, saved.message_ids)
+    keep = is_held[places] & (marks[places] == saved.marks)
+    return SavedVectors(
+        message_ids=saved.message_ids[keep],
+        marks=saved.marks[keep],
+        vectors=saved.vectors[keep],
+    )
+
+
+def _is_another(known: Extent | None, now: Extent) -> bool:
+    """Tell whether a branch is not the one that was read: heads only ever move forward."""
+    if known is None:
+        return False
+    return (
+        now.head < known.head
+        or now.session_id != known.session_id
+        or now.forked_at != known.forked_at
+        or now.parent != known.parent
+    )

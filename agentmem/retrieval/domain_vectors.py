@@ -1,0 +1,143 @@
+"""
+The vectors of one domain: taken from its file as far as they still hold, else from the archive.
+
+What has no vector yet is asked for again, as it may have been embedded by another process.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from agentmem.errors import DamagedIndexError, IndexFileError, VectorError
+from agentmem.protocols import Archive, Domain, Embedding
+from agentmem.retrieval.catalog import Catalog
+from agentmem.retrieval.columns import Bools, Float32s
+from agentmem.retrieval.embedding import Embedder
+from agentmem.retrieval.index_files import IndexFiles
+from agentmem.retrieval.index_format import Marks, SavedVectors
+from agentmem.retrieval.vector import FaissIndex
+from agentmem.types import MessageId
+
+_PAGE: Final = 1000
+_FEW: Final = 2000
+"""So many messages without a vector are asked for on each search; more of them not each time."""
+
+_REST: Final = 20
+"""How much longer it rests than it took to ask for many."""
+
+_log = logging.getLogger(__name__)
+
+
+class DomainVectors:
+    """Which rows of a catalog have which vectors of *embedder*. Not for two threads at once."""
+
+    def __init__(self, domain: Domain, archive: Archive, embedder: Embedder) -> None:
+        self._domain = domain
+        self._archive = archive
+        self._fingerprint = embedder.fingerprint
+        self.index = FaissIndex(embedder.dimension)
+        self.missing: dict[MessageId, int] = {}
+        """The row of each message that has no vector yet."""
+        self.num_changes = 0
+        """Vectors that came or went since the file was read or written."""
+        self.generation: int | None = None
+        """Of the file that was read or written last."""
+        self.complaint: str | None = None
+        """What was wrong with the file or with a stored vector."""
+        self._rest_until = 0.0
+
+    def add(self, message_ids: Sequence[MessageId], rows: range) -> None:
+        """Take up rows whose vectors are to be found."""
+        self.missing.update(zip(message_ids, rows, strict=True))
+
+    def remove(self, message_ids: Sequence[MessageId], rows: Sequence[int]) -> None:
+        """Forget the vectors of *rows*."""
+        for message_id in message_ids:
+            self.missing.pop(message_id, None)
+        before = len(self.index)
+        self.index.remove(rows)
+        self.num_changes += before - len(self.index)
+
+    def load(self, files: IndexFiles, catalog: Catalog, marks: Marks) -> None:
+        """Take what the file has of messages that say what they said when it was written."""
+        try:
+            found = files.load(self._domain)
+            if found is not None:
+                self.generation, saved = found
+                self._take_saved(saved, catalog, marks)
+        except (DamagedIndexError, IndexFileError, VectorError) as error:
+            self._complain(f"{error}; its vectors are read from the database")
+
+    def catch_up(self, *, even_if_many: bool = False) -> None:
+        """Take from the archive what has been embedded since."""
+        started = time.monotonic()
+        is_few = len(self.missing) <= _FEW
+        if not self.missing or not (is_few or even_if_many or started >= self._rest_until):
+            return
+        waiting = list(self.missing)
+        for start in range(0, len(waiting), _PAGE):
+            page = waiting[start : start + _PAGE]
+            self._take(self._archive.embeddings(self._fingerprint, page))
+        self._rest_until = time.monotonic() + _REST * (time.monotonic() - started)
+
+    def scores(self, query: Float32s, allowed: Bools) -> Float32s | None:
+        """Compare each row with *query*: (rows,); None where there is no vector at all."""
+        return self.index.scores(query, allowed) if len(self.index) else None
+
+    def snapshot(self, catalog: Catalog, marks: Marks) -> SavedVectors:
+        """Copy what is to be saved."""
+        rows = self.index.rows
+        return SavedVectors(
+            message_ids=catalog.message_ids[rows],
+            marks=marks[rows],
+            vectors=self.index.vectors(),
+        )
+
+    def _take_saved(self, saved: SavedVectors, catalog: Catalog, marks: Marks) -> None:
+        nowhere = len(catalog)
+        rows = np.fromiter(
+            (self.missing.get(MessageId(i), nowhere) for i in saved.message_ids.tolist()),
+            np.int64,
+            len(saved.message_ids),
+        )
+        is_held = rows < nowhere
+        is_held[is_held] = marks[rows[is_held]] == saved.marks[is_held]
+        self.index.add(rows[is_held], saved.vectors[is_held])
+        for message_id in set(saved.message_ids[is_held].tolist()):
+            del self.missing[message_id]
+        self.num_changes += int(np.count_nonzero(~is_held))
+
+    def _take(self, embeddings: Sequence[Embedding]) -> None:
+        dimension = self.index.dimension
+        rows: list[int] = []
+        vectors: list[Float32s] = []
+        for one in embeddings:
+            if one.message_id not in self.missing:
+                continue
+            vector = np.frombuffer(one.vector, "<f4") if len(one.vector) % 4 == 0 else None
+            if vector is None or (len(vector) not in (0, dimension)) or not _points(vector):
+                self._complain(
+                    f"the stored vector of message {one.message_id} cannot be compared: it is "
+                    "found by its words alone"
+                )
+            elif len(vector):
+                rows.append(self.missing[one.message_id])
+                vectors.append(vector)
+        for one in embeddings:
+            self.missing.pop(one.message_id, None)
+        if rows:
+            self.index.add(np.array(rows, np.int64), np.stack(vectors))
+            self.num_changes += len(rows)
+
+    def _complain(self, what: str) -> None:
+        _log.warning("%s", what)
+        self.complaint = what
+
+
+def _points(vector: Float32s) -> bool:
+    """Tell whether a vector points somewhere; one without numbers need not."""
+    length = float(np.dot(vector.astype(np.float64), vector))
+    return len(vector) == 0 or (np.isfinite(length) and length > 0)

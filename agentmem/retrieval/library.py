@@ -1,0 +1,166 @@
+"""The indexes of domains that are in memory: loaded when needed, let go when there are too many."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from agentmem.errors import AgentMemError
+from agentmem.protocols import Archive, Domain
+from agentmem.retrieval.domain_index import DomainIndex
+from agentmem.retrieval.embedding import Embedder
+from agentmem.retrieval.index_files import IndexFiles
+from agentmem.retrieval.vector import divide
+from agentmem.types import MessageId, Scope
+
+_SAVED_SHARE: Final = 10
+"""A file is written anew when a tenth of it has changed, so no vector is written very often."""
+
+_CLOSING_SHARE: Final = 50
+_PAUSE_S: Final = 60.0
+"""Before another try, after a file could not be written."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibrarySettings:
+    """
+    How much is kept.
+
+    Args:
+        max_bytes: memory of all indexes together; the one in use may be larger.
+        save_after: vectors that came or went before a file is written at all.
+    """
+
+    max_bytes: int = 512 << 20
+    save_after: int = 256
+
+
+class Library:
+    """Hands out the index of each domain. Threads may share it; an index has a lock of its own."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        embedder: Embedder | None,
+        files: IndexFiles | None,
+        settings: LibrarySettings,
+    ) -> None:
+        self._make: Callable[[Domain], DomainIndex] = lambda domain: DomainIndex(
+            domain, archive, embedder=embedder, files=files
+        )
+        self._files = files
+        self._settings = settings
+        self.file_error: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set up what a forked process has to have anew."""
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[Domain, DomainIndex] = OrderedDict()
+        self._save_at = float("-inf")
+
+    def get(self, domain: Domain) -> DomainIndex:
+        """Give the index of *domain*, which may have to catch up."""
+        with self._lock:
+            index = self._indexes.get(domain)
+            if index is None:
+                index = self._indexes[domain] = self._make(domain)
+            self._indexes.move_to_end(domain)
+            return index
+
+    def trim(self) -> None:
+        """Let go of what was not used for longest, until the rest fits."""
+        with self._lock:
+            sizes = {domain: index.num_bytes for domain, index in self._indexes.items()}
+            total = sum(sizes.values())
+            for domain, size in sizes.items():
+                if total <= self._settings.max_bytes or len(self._indexes) == 1:
+                    break
+                del self._indexes[domain]
+                total -= size
+
+    def forget_all(self) -> None:
+        """Give all memory back."""
+        with self._lock:
+            self._indexes.clear()
+
+    def renew(self, domain: Domain) -> DomainIndex:
+        """
+        Give an index of *domain* that knows nothing of an earlier one, nor of its file.
+
+        Raises:
+            IndexFileError: the file cannot be removed.
+        """
+        with self._lock:
+            self._indexes.pop(domain, None)
+        if self._files is not None:
+            with self._files.turn():
+                self._files.remove(domain)
+        return self.get(domain)
+
+    def forget(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
+        """
+        Drop what is kept of these messages, in memory and in files.
+
+        Raises:
+            IndexFileError: a file cannot be removed.
+        """
+        if not message_ids:
+            return
+        concerned = [index for index in self._loaded() if index.domain.scope == scope]
+        for index in concerned:
+            with index.lock:
+                index.remove(message_ids)
+        if self._files is None or not self._files.has_files():
+            return
+        with self._files.turn():
+            has_removed = self._files.remove_with(scope, message_ids)
+        for index in concerned if has_removed else ():
+            with index.lock:
+                index.count_as_unsaved()
+
+    def maintain(self, *, closing: bool = False) -> None:
+        """
+        Save what has changed enough, and divide what has grown large.
+
+        A file that cannot be written is no failure: it is logged and shown, and what is in memory
+        goes on to be used.
+        """
+        for index in self._loaded():
+            if not closing and index.vectors is not None:
+                divide(index.vectors.index, index.lock)
+            if not self._is_due(index, closing=closing):
+                continue
+            try:
+                index.save()
+            except AgentMemError as error:
+                self._save_at = time.monotonic() + _PAUSE_S
+                if self.file_error != str(error):
+                    _log.warning("an index is kept in memory alone: %s", error)
+                self.file_error = str(error)
+            else:
+                self.file_error = None
+
+    def num_file_bytes(self, domain: Domain) -> int | None:
+        """Give the size of the file of *domain*; None if there is none."""
+        return None if self._files is None else self._files.num_bytes(domain)
+
+    def _loaded(self) -> list[DomainIndex]:
+        with self._lock:
+            return list(self._indexes.values())
+
+    def _is_due(self, index: DomainIndex, *, closing: bool) -> bool:
+        if index.vectors is None or self._files is None:
+            return False
+        if not closing and time.monotonic() < self._save_at:
+            return False
+        num = index.vectors.num_changes
+        size = len(index.vectors.index)
+        if closing:
+            return num > 0 and num * _CLOSING_SHARE >= size
+        return num >= self._settings.save_after and num * _SAVED_SHARE >= size

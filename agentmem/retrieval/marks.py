@@ -1,0 +1,23 @@
+"""What a message said, as a number that tells whether it still says the same."""
+
+import hashlib
+import json
+from typing import Final
+
+from agentmem.retrieval.catalog import Entry
+from agentmem.types import SessionId
+
+NO_SESSION: Final = SessionId(0)
+"""For an entry that is only looked at: what a message says does not depend on its session."""
+
+
+def mark_of(entry: Entry) -> int:
+    """
+    Give 64 bits that stand for a message, its place and its words.
+
+    A database that was restored or replaced has other messages under the ids that an index knows;
+    where the mark is the same, so is what was embedded.
+    """
+    facts = [entry.message_id, entry.branch_id, entry.position, entry.speaker, entry.text]
+    digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

@@ -1,0 +1,87 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from agentmem.testing import HashingEmbedder
+from tests.retrieval.embedders import Watched, embedded
+
+
+def test_an_embedder_that_fails_is_tried_again_and_its_error_is_shown(archive, open_worker):
+    ids = archive.append(archive.branch(), "one", "two", "three")
+    is_down = threading.Event()
+    is_down.set()
+    worker = open_worker(Watched(fails_on=lambda _: is_down.is_set()))
+
+    assert not worker.wait(10)
+    assert "cannot embed user: three" in worker.last_error
+    assert embedded(archive) == []
+
+    is_down.clear()
+    assert worker.wait(10)
+    assert worker.last_error is None
+    assert embedded(archive) == ids
+
+
+def test_a_failure_is_taken_up_again_without_being_asked(archive, open_worker):
+    ids = archive.append(archive.branch(), "one")
+    fails = iter([True] * 9 + [False] * 100)
+    worker = open_worker(Watched(fails_on=lambda _: next(fails)))
+
+    worker.wake()
+
+    deadline = time.monotonic() + 10
+    while embedded(archive) != ids and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert embedded(archive) == ids
+
+
+def test_one_message_that_cannot_be_embedded_holds_up_no_other(archive, open_worker):
+    ids = archive.append(archive.branch(), *(f"number {n}" for n in range(100)))
+    worker = open_worker(Watched(fails_on=lambda text: text == "user: number 50"))
+
+    assert not worker.wait(10)
+
+    assert embedded(archive) == [i for i in ids if i != ids[50]]
+    assert worker.set_aside == {ids[50]}
+    assert "number 50" in worker.last_error
+    more = archive.append(1, "later")
+    assert not worker.wait(10)
+    assert embedded(archive)[-1:] == more
+
+
+@pytest.mark.parametrize("wrong", [np.nan, 0.0, np.inf])
+def test_what_is_no_vector_is_not_stored(archive, open_worker, wrong):
+    class Broken(HashingEmbedder):
+        def embed_passages(self, texts):
+            vectors = super().embed_passages(texts)
+            vectors[["bad" in text for text in texts]] = wrong
+            return vectors
+
+    ids = archive.append(archive.branch(), "good", "bad", "fine")
+    worker = open_worker(Broken())
+
+    assert not worker.wait(10)
+
+    assert embedded(archive) == [ids[0], ids[2]]
+    assert worker.set_aside == {ids[1]}
+
+
+def test_an_archive_that_fails_is_tried_again(archive, open_worker, monkeypatch):
+    ids = archive.append(archive.branch(), "one", "two")
+    failures = iter([OSError("the disk is full")] * 5)
+    add = archive.add_embeddings
+
+    def sometimes(fingerprint, embeddings):
+        if (error := next(failures, None)) is not None:
+            raise error
+        add(fingerprint, embeddings)
+
+    monkeypatch.setattr(archive, "add_embeddings", sometimes)
+    worker = open_worker()
+
+    assert not worker.wait(10)
+    assert "the disk is full" in worker.last_error
+    assert worker.wait(10)
+    assert embedded(archive) == ids
