@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from agentmem.protocols import Query
 from agentmem.retrieval.columns import Bools, Column, Float64s, Int64s
+from agentmem.retrieval.names import Names
 from agentmem.types import (
     BranchId,
     ImagePart,
@@ -83,10 +84,11 @@ class Catalog:
         self._positions = Column(np.int64)
         self._created = Column(np.float64)
         self._speakers = Column(np.int32)
+        self._named = Column(np.bool_)
         self._questions = Column(np.bool_)
         self._alive = Column(np.bool_)
         self._rows: dict[int, int] = {}
-        self._speaker_numbers: dict[str, int] = {}
+        self._names = Names()
 
     def __len__(self) -> int:
         """Count the rows, removed ones included."""
@@ -125,7 +127,20 @@ class Catalog:
     @property
     def speaker_numbers(self) -> Mapping[str, int]:
         """The number of everyone who ever spoke, by name; those without one by their role."""
-        return self._speaker_numbers
+        return self._names.numbers
+
+    def names_in(self, text: str) -> Mapping[str, int]:
+        """
+        Find which speakers *text* names: their numbers by the names as they are spelled there.
+
+        Who has no name may still be called one by whom he talks with.
+        """
+        return self._names.found_in(text)
+
+    @property
+    def named(self) -> Bools:
+        """Whether the speaker has a name, and not only a role."""
+        return self._named.values
 
     @property
     def questions(self) -> Bools:
@@ -146,13 +161,14 @@ class Catalog:
         for row, entry in zip(rows, entries, strict=True):
             assert entry.message_id not in self._rows, f"message {entry.message_id} added twice"
             self._rows[entry.message_id] = row
-            numbers = self._speaker_numbers
+            speaker = self._names.add(row, entry.role, entry.speaker, entry.text)
             self._message_ids.append(entry.message_id)
             self._branch_ids.append(entry.branch_id)
             self._session_ids.append(entry.session_id)
             self._positions.append(entry.position)
             self._created.append(entry.created_at.timestamp())
-            self._speakers.append(numbers.setdefault(entry.speaker, len(numbers)))
+            self._speakers.append(speaker)
+            self._named.append(entry.speaker != entry.role)
             self._questions.append(is_question(entry.text))
             self._alive.append(True)
         return rows
@@ -161,6 +177,7 @@ class Catalog:
         """Let nobody see these messages any more; give the rows of those that were there."""
         rows = [row for one in message_ids if (row := self._rows.pop(one, None)) is not None]
         self.alive[rows] = False
+        self._names.remove(rows)
         return rows
 
     def row_of(self, message_id: MessageId) -> int | None:

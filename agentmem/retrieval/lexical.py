@@ -1,9 +1,26 @@
-"""Finds messages by their words: BM25 in which a message borrows words from its neighbours."""
+"""
+Finds messages by their words: BM25 in which a message borrows words from its neighbours.
 
+An answer rarely repeats the words that it answers. So a message counts a word of an earlier
+neighbour with 0.7 for each step back, and of a later one with 0.5 for each step, up to 5 steps,
+within one sitting. What is kept is only who said which word, and how often; who is near is looked
+up for the words of a question. So a message costs its own words alone when it is added, and the
+index is the same in whatever portions it was filled.
+"""
+
+from array import array
+from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
+from agentmem.retrieval.analysis import Analyzer
 from agentmem.retrieval.catalog import Entry
-from agentmem.retrieval.columns import Float32s
+from agentmem.retrieval.columns import Column, Float32s, Float64s, Int64s
+from agentmem.retrieval.neighbours import EARLIER, LATER, Neighbours
+
+K1 = 2.0
+B = 0.75
 
 
 class LexicalIndex:
@@ -14,20 +31,120 @@ class LexicalIndex:
     """
 
     def __init__(self) -> None:
-        self._num_rows = 0
+        self._analyzer = Analyzer()
+        self._postings: dict[str, _Postings] = {}
+        self._terms: list[tuple[str, ...]] = []
+        self._languages: list[str | None] = []
+        self._num_of_language: Counter[str] = Counter()
+        self._lengths = Column(np.float64)
+        self._smoothed = Column(np.float64)
+        self._num_alive = 0
+        self._neighbours = Neighbours()
 
     def __len__(self) -> int:
         """Count the rows, removed ones included."""
-        return self._num_rows
+        return len(self._lengths)
 
     def add(self, entries: Sequence[Entry], rows: range) -> None:
         """Take up *entries* as *rows*, which go on where the last ones ended."""
-        raise NotImplementedError
+        assert rows.start == len(self), f"row {rows.start} added behind row {len(self) - 1}"
+        for row, entry in zip(rows, entries, strict=True):
+            words = self._analyzer.passage(searched_text(entry))
+            counts = Counter(words.terms)
+            for term, count in counts.items():
+                self._postings.setdefault(term, _Postings()).append(row, count)
+            self._terms.append(tuple(counts))
+            self._languages.append(words.language)
+            if words.language is not None:
+                self._num_of_language[words.language] += 1
+            self._neighbours.add(entry)
+            self._add_length(row, float(len(words.terms)))
+        self._num_alive += len(rows)
 
     def remove(self, rows: Sequence[int]) -> None:
         """Forget what these rows said, and what their neighbours borrowed from them."""
-        raise NotImplementedError
+        for term in {term for row in rows for term in self._terms[row]}:
+            self._postings[term].remove(rows)
+            if not self._postings[term].rows:
+                del self._postings[term]
+        for row in rows:
+            if (language := self._languages[row]) is not None:
+                self._num_of_language[language] -= 1
+            self._num_alive -= bool(self._terms[row])
+            self._terms[row] = ()
+            self._languages[row] = None
+            self._lengths.values[row] = 0
+        self._neighbours.remove(rows)
+        self._smoothed.values[:] = self._neighbours.smooth(self._lengths.values)
 
     def scores(self, text: str) -> Float32s:
         """Score every row for a query: (rows,), 0 where no word of it is near."""
-        raise NotImplementedError
+        scores = np.zeros(len(self))
+        if not self._num_alive:
+            return scores.astype(np.float32)
+        norms = self._smoothed.values * (B / max(self._smoothed.values.sum(), 1.0))
+        norms = K1 * (1 - B + norms * self._num_alive)
+        terms = Counter(self._analyzer.query(text, self._common_languages()))
+        for same, times in terms.items():
+            rows, counts = self._find(same)
+            if not len(rows):
+                continue
+            idf = np.log1p((self._num_alive - len(rows) + 0.5) / (len(rows) + 0.5))
+            near = np.zeros(len(self))
+            near[rows] = counts
+            for which, borrowers, weight in self._neighbours.lend(rows):
+                near[borrowers] += weight * counts[which]
+            found = np.flatnonzero(near)
+            count = near[found]
+            scores[found] += times * idf * count * (K1 + 1) / (count + norms[found])
+        return scores.astype(np.float32)
+
+    def _find(self, terms: Sequence[str]) -> tuple[Int64s, Float64s]:
+        """Give the rows that say one of *terms*, each once, and how often."""
+        found = [self._postings[term] for term in terms if term in self._postings]
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0)
+        rows = np.concatenate([np.array(one.rows, np.int64) for one in found])
+        counts = np.concatenate([np.array(one.counts, np.float64) for one in found])
+        if len(found) > 1:
+            rows, places = np.unique(rows, return_inverse=True)
+            counts = np.bincount(places, weights=counts)
+        return rows, counts
+
+    def _common_languages(self) -> list[str]:
+        """List the languages of which there is more than a stray text."""
+        least = max(1, self._num_of_language.total() // 50)
+        return [name for name, num in sorted(self._num_of_language.items()) if num >= least]
+
+    def _add_length(self, row: int, length: float) -> None:
+        self._lengths.append(length)
+        self._smoothed.append(length)
+        lengths, smoothed = self._lengths.values, self._smoothed.values
+        earlier = self._neighbours.behind(row)
+        for other, borrowed, lent in zip(earlier, EARLIER, LATER, strict=False):
+            smoothed[row] += borrowed * lengths[other]
+            smoothed[other] += lent * length
+
+
+class _Postings:
+    """Who says a term: rows in rising order, and how often each does."""
+
+    __slots__ = ("counts", "rows")
+
+    def __init__(self) -> None:
+        self.rows = array("i")
+        self.counts = array("i")
+
+    def append(self, row: int, count: int) -> None:
+        self.rows.append(row)
+        self.counts.append(count)
+
+    def remove(self, rows: Sequence[int]) -> None:
+        kept = ~np.isin(self.rows, rows)
+        self.counts = array("i", np.array(self.counts)[kept].tobytes())
+        self.rows = array("i", np.array(self.rows)[kept].tobytes())
+
+
+def searched_text(entry: Entry) -> str:
+    """Write what can be searched for: who spoke, what, and when."""
+    return f"{entry.speaker} {entry.text} {entry.created_at:%d %B %Y}"

@@ -1,0 +1,98 @@
+"""Which rows were said next to each other, and what they lend each other."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from agentmem.retrieval.catalog import Entry
+from agentmem.retrieval.columns import Column, Float64s, Int64s
+
+PAUSE_S = 3600.0
+"""A longer silence ends a sitting: what is said after it is about something else."""
+
+REACH = 5
+EARLIER = tuple(0.7**distance for distance in range(1, REACH + 1))
+LATER = tuple(0.5**distance for distance in range(1, REACH + 1))
+"""How much a row borrows of one that is 1, 2, ... steps before it, and after it."""
+
+_NONE = 0
+
+
+class Neighbours:
+    """
+    The rows of each sitting as a chain: the messages of a branch without a pause of an hour.
+
+    Inside, rows are counted from 1, so that 0 is nobody, and nobody's neighbour is nobody.
+    """
+
+    def __init__(self) -> None:
+        self._before = Column(np.int64)
+        self._after = Column(np.int64)
+        self._created = Column(np.float64)
+        self._branches = Column(np.int64)
+        self._last: dict[int, int] = {}
+        for column in (self._before, self._after, self._created, self._branches):
+            column.append(0)
+
+    def add(self, entry: Entry) -> None:
+        """Take up the next row."""
+        row = len(self._before)
+        self._created.append(entry.created_at.timestamp())
+        self._branches.append(entry.branch_id)
+        self._before.append(_NONE)
+        self._after.append(_NONE)
+        self._join(self._last.get(entry.branch_id, _NONE), row)
+        self._last[entry.branch_id] = row
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Close the chains over *rows*: those around one become neighbours, if it was short."""
+        before, after = self._before.values, self._after.values
+        for row in (one + 1 for one in rows):
+            earlier, later = int(before[row]), int(after[row])
+            branch = int(self._branches.values[row])
+            if self._last.get(branch) == row:
+                # Whatever comes next is later than the sitting before this one by a pause.
+                self._last[branch] = earlier
+            before[row] = after[row] = after[earlier] = before[later] = _NONE
+            self._join(earlier, later)
+
+    def lend(self, rows: Int64s) -> Iterator[tuple[Int64s, Int64s, float]]:
+        """
+        Tell who borrows from *rows*, which are all different, and how much.
+
+        Each result is indices into *rows*, the rows that borrow from those, which are all
+        different too, and the weight.
+        """
+        for links, weights in ((self._after.values, EARLIER), (self._before.values, LATER)):
+            which = np.arange(len(rows))
+            at = rows + 1
+            for weight in weights:
+                at = links[at]
+                is_there = at != _NONE
+                which, at = which[is_there], at[is_there]
+                yield which, at - 1, weight
+
+    def behind(self, row: int) -> list[int]:
+        """List the rows before *row* in its sitting, the nearest first, as far as it borrows."""
+        before = self._before.values
+        found: list[int] = []
+        at = int(before[row + 1])
+        while at != _NONE and len(found) < REACH:
+            found.append(at - 1)
+            at = int(before[at])
+        return found
+
+    def smooth(self, values: Float64s) -> Float64s:
+        """Add to the value of each row what it borrows: (rows,)."""
+        smoothed = values.copy()
+        for which, borrowers, weight in self.lend(np.arange(len(values))):
+            smoothed[borrowers] += weight * values[which]
+        return smoothed
+
+    def _join(self, earlier: int, later: int) -> None:
+        if _NONE in (earlier, later):
+            return
+        created = self._created.values
+        if created[later] - created[earlier] <= PAUSE_S:
+            self._after.values[earlier] = later
+            self._before.values[later] = earlier
