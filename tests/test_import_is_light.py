@@ -23,6 +23,15 @@ def test_importing_the_package_alone_loads_no_database_library():
     assert _loaded_by("import agentmem", ("sqlalchemy", "typer", "rich")) == "[]"
 
 
+def test_importing_the_retrieval_loads_no_model_library():
+    assert _loaded_by("import agentmem.retrieval") == "[]"
+
+
+def test_retrieval_by_words_alone_needs_no_torch():
+    by_words = "from agentmem.retrieval import HybridRetriever; HybridRetriever()"
+    assert _loaded_by(by_words, ("torch", "transformers", "sentence_transformers")) == "[]"
+
+
 def test_the_command_line_starts_without_a_model_library():
     assert _loaded_by("import agentmem.cli") == "[]"
 

@@ -1,5 +1,6 @@
 """Divides a large set of vectors into cells of close ones, so that a query looks at a few."""
 
+import math
 from typing import Final
 
 import faiss
@@ -35,6 +36,7 @@ class Cells:
             max_points_per_centroid=_SAMPLE,
         )
         kmeans.train(sample)
+        assert kmeans.centroids is not None, "trained without a centre"
         return cls(kmeans.centroids)
 
     def __len__(self) -> int:
@@ -59,7 +61,7 @@ class Cells:
 
 def num_cells_for(num_vectors: int) -> int:
     """Give a number of cells for which choosing cells costs less than looking into them."""
-    return max(1, round(2 * num_vectors**0.5))
+    return max(1, 2 * math.isqrt(num_vectors))
 
 
 def sample_size(num_cells: int) -> int:

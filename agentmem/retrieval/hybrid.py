@@ -19,7 +19,7 @@ from agentmem.retrieval.columns import Float32s
 from agentmem.retrieval.domain_index import DomainIndex
 from agentmem.retrieval.embedding import Embedder
 from agentmem.retrieval.index_files import IndexFiles
-from agentmem.retrieval.library import Library, LibrarySettings
+from agentmem.retrieval.library import Library, RecallSettings
 from agentmem.retrieval.passages import embed_messages
 from agentmem.retrieval.status import RecallStatus
 from agentmem.retrieval.vector import as_unit
@@ -42,10 +42,10 @@ class HybridRetriever:
     """
 
     def __init__(
-        self, embedder: Embedder | None = None, *, settings: LibrarySettings | None = None
+        self, embedder: Embedder | None = None, *, settings: RecallSettings | None = None
     ) -> None:
         self._embedder = embedder
-        self._settings = settings or LibrarySettings()
+        self._settings = settings or RecallSettings()
 
     @classmethod
     def load(cls, name: str | None = None, *, device: str = "auto") -> Self:
@@ -76,7 +76,7 @@ class HybridRecall:
     """
 
     def __init__(
-        self, archive: Archive, embedder: Embedder | None, settings: LibrarySettings
+        self, archive: Archive, embedder: Embedder | None, settings: RecallSettings
     ) -> None:
         self._archive = archive
         self._embedder = embedder

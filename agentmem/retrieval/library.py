@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LibrarySettings:
+class RecallSettings:
     """
     How much is kept.
 
@@ -48,7 +48,7 @@ class Library:
         archive: Archive,
         embedder: Embedder | None,
         files: IndexFiles | None,
-        settings: LibrarySettings,
+        settings: RecallSettings,
     ) -> None:
         self._make: Callable[[Domain], DomainIndex] = lambda domain: DomainIndex(
             domain, archive, embedder=embedder, files=files
