@@ -45,7 +45,7 @@ def load_view(
     is seen as it was when that was its newest message.
     """
     found = at_once(
-        runtime.store.database,
+        runtime.store,
         lambda view: _look(view, runtime, branch_id, budget, head),
     )
     branch, previous, messages = found.branch, found.previous, found.messages

@@ -80,9 +80,7 @@ def search(
         SessionNotFoundError: no such branch of this scope.
     """
     recall = runtime.need_recall()
-    branch, visible = at_once(
-        runtime.store.database, lambda view: _visible(view, runtime, branch_id)
-    )
+    branch, visible = at_once(runtime.store, lambda view: _visible(view, runtime, branch_id))
     domain = Domain(scope=runtime.scope, session_id=None if everywhere else branch.session_id)
     query = Query(
         text=_cut(text),

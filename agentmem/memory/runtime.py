@@ -70,6 +70,7 @@ class Runtime:
 
         Of keys and values the model drops all that it has cached of this user's texts.
         """
+        self.store.messages.decoder.forget()
         if self.recall is not None:
             self.recall.forget(self.scope, message_ids)
         if self.model is not None:

@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,10 @@ from agentmem.types import (
     TextPart,
     ToolCall,
 )
+
+_MAX_REMEMBERED = 2048
+_MAX_CHARS = 8192
+"""Of one message that is remembered once it was decoded; so all of them have an end."""
 
 
 def to_json(value: object) -> str:
@@ -71,6 +76,32 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
         origin=origin,
         created_at=row.created_at,
     )
+
+
+class Decoder:
+    """
+    Decodes rows, and gives the same value again for a row that is the same in every column.
+
+    A window is read again for each prompt. What a row says now is always what is given; a row
+    that was changed or deleted is another one. Long texts are not remembered.
+    """
+
+    def __init__(self) -> None:
+        # Made here and not by decorating, so that it goes when this object goes.
+        self._decoded = lru_cache(maxsize=_MAX_REMEMBERED)(decode)
+
+    def __call__(self, row: AnyRow) -> StoredMessage:
+        """
+        Give the message of a row.
+
+        Raises:
+            StoreError: the row does not hold a message; it is never skipped.
+        """
+        return decode(row) if len(row.parts) > _MAX_CHARS else self._decoded(row)
+
+    def forget(self) -> None:
+        """Drop every text that is remembered to save work."""
+        self._decoded.cache_clear()
 
 
 def _encode_part(part: Part) -> dict[str, str]:

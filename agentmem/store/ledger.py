@@ -38,6 +38,7 @@ _LAST: Final = (
     .order_by(AssemblyRow.id.desc())
     .limit(1)
 )
+_LAST_ID: Final = _LAST.with_only_columns(AssemblyRow.id)
 _NEWEST: Final = (
     select(AssemblyRow.__table__)
     .where(AssemblyRow.branch_id == bindparam("branch"))
@@ -58,6 +59,7 @@ _TRUNCATIONS: Final = (
     .order_by(TruncationRow.id)
 )
 _TRUNCATIONS_OF_BRANCH: Final = _TRUNCATIONS.where(AssemblyRow.branch_id == bindparam("branch"))
+_ADD: Final = insert(AssemblyRow).returning(AssemblyRow.id)
 
 _ANY_HEAD: Final = 2**62
 
@@ -105,7 +107,7 @@ class Ledger:
             if not isinstance(after, Unchecked):
                 _expect_last(connection, prompt, after)
             add_summaries(connection, prompt.branch_id, prompt.summaries, now)
-            added = connection.execute(insert(AssemblyRow).returning(AssemblyRow.id), columns)
+            added = connection.execute(_ADD, columns)
             assembly_id = added.scalar_one()
             rows = [encode_record(record, assembly_id) for record in prompt.truncations]
             if rows:
@@ -244,8 +246,7 @@ def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | Non
         "counter": prompt.fingerprint,
         "up_to": _ANY_HEAD,
     }
-    row = connection.execute(_LAST, keys).one_or_none()
-    found = None if row is None else row.id
+    found = connection.execute(_LAST_ID, keys).scalar_one_or_none()
     if found != after:
         raise ConflictError(
             f"the log of branch {prompt.branch_id} ends with prompt {found}, not {after}: "

@@ -11,7 +11,7 @@ from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.appending import append_plain, insert_entries
 from agentmem.store.branches import change_state, find_branch, lineage
 from agentmem.store.calls import Transcript
-from agentmem.store.codec import decode, encode, to_json
+from agentmem.store.codec import Decoder, decode, encode, to_json
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
 from agentmem.store.scoping import check_moment, check_position
@@ -61,9 +61,15 @@ _APPENDED: Final = select(AppendRow.first, AppendRow.last, AppendRow.content).wh
 class Messages:
     """What was said in a branch, by position."""
 
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], datetime],
+        decoder: Decoder | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
+        self.decoder = decoder or Decoder()
 
     def append(
         self,
@@ -218,7 +224,7 @@ class Messages:
                     break
             return pieces
 
-        return tuple(decode(row) for row in self._database.read(work))
+        return tuple(map(self.decoder, self._database.read(work)))
 
     def _append_legal(
         self, connection: Connection, branch: AnyRow, messages: Sequence[Message], origin: Origin

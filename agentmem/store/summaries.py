@@ -25,7 +25,10 @@ _OF_BRANCH: Final = (
     .where(SummaryRow.branch_id == bindparam("branch"), _WITH_TEXT)
     .order_by(SummaryRow.first, SummaryRow.level, SummaryRow.key)
 )
-_KEYS_OF_BRANCH: Final = select(SummaryRow.key).where(SummaryRow.branch_id == bindparam("branch"))
+_KEYS_OF_BRANCH: Final = select(SummaryRow.key).where(
+    SummaryRow.branch_id == bindparam("branch"),
+    SummaryRow.key.in_(bindparam("keys", expanding=True)),
+)
 
 
 def add_summaries(
@@ -39,7 +42,8 @@ def add_summaries(
     own = {s.key: s for s in summaries if s.branch_id == branch_id}
     if not own:
         return
-    there = set(connection.scalars(_KEYS_OF_BRANCH, {"branch": branch_id}))
+    keys = {"branch": branch_id, "keys": list(own)}
+    there = set(connection.scalars(_KEYS_OF_BRANCH, keys))
     rows = [_encode(s, now) for key, s in own.items() if key not in there]
     if rows:
         connection.execute(insert(SummaryRow), rows)

@@ -12,11 +12,13 @@ from sqlalchemy import Connection
 
 from agentmem.errors import StoreError
 from agentmem.store.branches import REMEMBERED
+from agentmem.store.codec import Decoder
 from agentmem.store.engine import Database
 from agentmem.store.ledger import Ledger
 from agentmem.store.messages import Messages
 from agentmem.store.pins import Pins
 from agentmem.store.sessions import Sessions
+from agentmem.store.store import Store
 
 T = TypeVar("T")
 
@@ -28,17 +30,17 @@ class View:
     It is gone with the transaction that it was made for, and writes nothing.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, decoder: Decoder) -> None:
         database = _OneTransaction(connection)
         self.sessions = Sessions(database, _now)
-        self.messages = Messages(database, _now)
+        self.messages = Messages(database, _now, decoder)
         self.pins = Pins(database, _now)
         self.ledger = Ledger(database, _now)
 
 
-def at_once(database: Database, work: Callable[[View], T]) -> T:
+def at_once(store: Store, work: Callable[[View], T]) -> T:
     """
-    Run *work* on one consistent view of *database* and give its result.
+    Run *work* on one consistent view of *store* and give its result.
 
     *work* may run again from the start, as in `Database.read`, and does nothing but read: whoever
     calls a model or counts tokens does so afterwards.
@@ -46,9 +48,12 @@ def at_once(database: Database, work: Callable[[View], T]) -> T:
     Raises:
         StoreError: the database could not be read, or *work* tried to write.
     """
-    return database.read(
-        lambda connection: work(View(connection.execution_options(**{REMEMBERED: {}})))
-    )
+    decoder = store.messages.decoder
+
+    def look(connection: Connection) -> T:
+        return work(View(connection.execution_options(**{REMEMBERED: {}}), decoder))
+
+    return store.database.read(look)
 
 
 class _OneTransaction(Database):

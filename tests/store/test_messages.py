@@ -231,3 +231,17 @@ def test_a_damaged_row_is_an_error_and_not_skipped(store, scope, main, append):
 
     with pytest.raises(StoreError, match="message 1 is damaged"):
         store.messages.read(scope, main)
+
+
+def test_a_row_that_was_read_before_is_the_same_value_until_it_changes(store, scope, main):
+    store.messages.append(scope, main, [say("user", "secret"), say("assistant", "x" * 9000)])
+    first = store.messages.read(scope, main)
+
+    again = store.messages.read(scope, main)
+    store.deletion.message(scope, main, 1)
+    after = store.messages.read(scope, main)
+
+    assert again == first
+    assert again[0] is first[0]
+    assert again[1] is not first[1], "long texts are not kept in memory"
+    assert "secret" not in repr(after)
