@@ -8,6 +8,8 @@ needs torch and words alone do not. The names with their types are in ``__init__
 import importlib
 from typing import Any
 
+from agentmem.retrieval import _cpu_threads  # noqa: F401 - before anything loads torch
+
 _HOME_OF = {
     "DEFAULT_EMBEDDER": "agentmem.retrieval.embedder",
     "Embedder": "agentmem.retrieval.embedding",

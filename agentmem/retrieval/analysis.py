@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import Stemmer  # type: ignore[import-not-found] - compiled, and without stubs
+import Stemmer  # type: ignore[import-not-found]  # compiled, without stubs
 
 from agentmem.retrieval.stop_words import LATIN_LANGUAGES, STOP_PAIRS, STOP_WORDS
 

@@ -115,7 +115,7 @@ class DomainIndex:
 
     def query_text(self, text: str) -> str:
         """Give what is to be embedded of a question."""
-        return dense_query(text, self.catalog.speaker_numbers)
+        return dense_query(text, self.catalog.names_in(text))
 
     def find(self, query: Query, vector: Float32s | None) -> list[Hit]:
         """
