@@ -56,6 +56,8 @@ def rank(
         cues: what else in a question speaks for rows.
     """
     rows = np.flatnonzero(catalog.mask(query))
+    # From here on in the order of the messages, which does not depend on when each was read.
+    rows = rows[np.argsort(catalog.message_ids[rows])]
     pushes = np.zeros(len(catalog))
     for cue in cues:
         if (push := cue.pushes(query.text, catalog)) is not None:
@@ -73,7 +75,7 @@ def rank(
         scores += (1 - unspaced_share(query.text)) / (_K + place)
         is_candidate |= is_embedded & (by_meaning > 0)
     best = np.flatnonzero(is_candidate)
-    best = best[np.lexsort((-rows[best], -scores[best]))][: max(query.limit, 0)]
+    best = best[np.lexsort((-best, -scores[best]))][: max(query.limit, 0)]
     return Ranking(
         rows=rows[best],
         scores=scores[best].astype(np.float32),
