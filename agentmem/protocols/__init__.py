@@ -19,8 +19,10 @@ from agentmem.protocols.recall import (
     Embedding,
     Extent,
     Hit,
+    OnRecallProgress,
     Query,
     Recall,
+    RecallStatus,
     Retriever,
 )
 
@@ -35,9 +37,11 @@ __all__ = [
     "GenerationRequest",
     "Hit",
     "LanguageModel",
+    "OnRecallProgress",
     "Passage",
     "Query",
     "Recall",
+    "RecallStatus",
     "RenderedChat",
     "Retriever",
     "Summarizer",

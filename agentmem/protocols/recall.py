@@ -1,6 +1,6 @@
 """What finds older messages, and what it reads them from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -118,6 +118,45 @@ class Query:
     limit: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallStatus:
+    """How far one domain can be searched at this moment, and by what."""
+
+    num_messages: int
+    """Messages that can be found."""
+
+    num_embedded: int
+    """Those of them that can be found by their meaning."""
+
+    num_pending: int
+    """Those that are still to be embedded."""
+
+    lexical_because: str | None
+    """Why messages are found by their words alone; None where they are not."""
+
+    fingerprint: str | None
+    """Of the embedder."""
+
+    kind: str
+    """How vectors are compared."""
+
+    num_bytes: int
+    """About how much memory the index takes."""
+
+    generation: int | None
+    """Of the index file that was read or written last."""
+
+    file_bytes: int | None
+    """Size of the index file, if there is one."""
+
+    last_error: str | None
+    """What went wrong last, with the embedder, a stored vector or a file, and is not mended."""
+
+
+OnRecallProgress = Callable[[str, int, int], None]
+"""Is told what is being done, and how many of how many messages are."""
+
+
 class Recall(Protocol):
     """A retriever at work over one archive. Threads may share it."""
 
@@ -140,6 +179,14 @@ class Recall(Protocol):
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until everything is embedded; tell whether it is."""
+        ...
+
+    def status(self, domain: Domain) -> RecallStatus:
+        """Tell how far *domain* can be searched at this moment."""
+        ...
+
+    def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
+        """Make the index of *domain* anew, file included, and embed what is not embedded yet."""
         ...
 
     def close(self) -> None:

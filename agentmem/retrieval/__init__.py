@@ -16,7 +16,7 @@ _HOME_OF = {
     "HybridRecall": "agentmem.retrieval.hybrid",
     "HybridRetriever": "agentmem.retrieval.hybrid",
     "RecallSettings": "agentmem.retrieval.library",
-    "RecallStatus": "agentmem.retrieval.status",
+    "RecallStatus": "agentmem.protocols",
     "SentenceEmbedder": "agentmem.retrieval.embedder",
 }
 

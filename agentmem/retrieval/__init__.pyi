@@ -1,10 +1,10 @@
+from agentmem.protocols import RecallStatus as RecallStatus
 from agentmem.retrieval.embedder import DEFAULT_EMBEDDER as DEFAULT_EMBEDDER
 from agentmem.retrieval.embedder import SentenceEmbedder as SentenceEmbedder
 from agentmem.retrieval.embedding import Embedder as Embedder
 from agentmem.retrieval.hybrid import HybridRecall as HybridRecall
 from agentmem.retrieval.hybrid import HybridRetriever as HybridRetriever
 from agentmem.retrieval.library import RecallSettings as RecallSettings
-from agentmem.retrieval.status import RecallStatus as RecallStatus
 
 __all__ = [
     "DEFAULT_EMBEDDER",

@@ -8,26 +8,22 @@ beside it, a search still finds by words what was committed before it.
 import logging
 import os
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Self
 
 import numpy as np
 
 from agentmem.errors import RetrieverClosedError
-from agentmem.protocols import Archive, Domain, Hit, Query
+from agentmem.protocols import Archive, Domain, Hit, OnRecallProgress, Query, RecallStatus
 from agentmem.retrieval.columns import Float32s
 from agentmem.retrieval.domain_index import DomainIndex
 from agentmem.retrieval.embedding import Embedder
 from agentmem.retrieval.index_files import IndexFiles
 from agentmem.retrieval.library import Library, RecallSettings
 from agentmem.retrieval.passages import embed_messages
-from agentmem.retrieval.status import RecallStatus
 from agentmem.retrieval.vector import as_unit
 from agentmem.retrieval.worker import PAGE, Worker
 from agentmem.types import MessageId, Scope
-
-OnProgress = Callable[[str, int, int], None]
-"""Is told what is being done, and how many of how many messages are."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -176,7 +172,7 @@ class HybridRecall:
         self._library.trim()
         return status
 
-    def rebuild(self, domain: Domain, on_progress: OnProgress | None = None) -> RecallStatus:
+    def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
         """
         Make the index of *domain* anew, file included, and embed what is not embedded yet.
 
