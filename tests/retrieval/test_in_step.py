@@ -28,6 +28,7 @@ class InStep(RuleBasedStateMachine):
         self.embedder = None if by_words else HashingEmbedder(dimension=16)
         self.recall = self.open()
         self.deleted = set()
+        self.has_secrets = False
         for session in (1, 2, 3):
             self.archive.append(self.archive.branch(session), "hotel", "red train")
 
@@ -57,6 +58,7 @@ class InStep(RuleBasedStateMachine):
             self.deleted.add(one)
             if tell:
                 self.recall.forget(SCOPE, [one])
+            self.has_secrets |= not tell
 
     @rule(number=numbers, tell=st.booleans())
     def drop_branch(self, number, tell):
@@ -90,14 +92,25 @@ class InStep(RuleBasedStateMachine):
         expected = fresh.search(query)
         fresh.close()
         assert {hit.stored.id for hit in hits}.isdisjoint(self.deleted)
-        assert [(h.stored.id, h.score, h.ranks) for h in hits] == [
-            (h.stored.id, h.score, h.ranks) for h in expected
-        ]
+        if self.has_secrets:
+            # What another process emptied is noticed when it would be a hit; until then its words
+            # still count as common, and those of its neighbours as near.
+            assert len(hits) <= limit
+        else:
+            assert [(h.stored.id, h.score, h.ranks) for h in hits] == [
+                (h.stored.id, h.score, h.ranks) for h in expected
+            ]
+
+    @rule()
+    def begin_anew(self):
+        self.recall.close()
+        self.recall = self.open()
+        self.has_secrets = False
 
     def teardown(self):
         if hasattr(self, "recall"):
             self.recall.close()
 
 
-InStep.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+InStep.TestCase.settings = settings(max_examples=100, stateful_step_count=25)
 test_an_index_stays_in_step = InStep.TestCase
