@@ -16,6 +16,7 @@ from agentmem.cli.options import (
     SessionKey,
     User,
 )
+from agentmem.cli.search import index, search
 from agentmem.cli.tables import (
     audit_table,
     message_table,
@@ -42,6 +43,8 @@ app.command("export")(export)
 app.command("import")(import_)
 app.command("delete")(delete)
 app.command("purge")(purge)
+app.command("search")(search)
+app.add_typer(index, name="index")
 
 out = Console(soft_wrap=False)
 # Typer uses click, or in later versions a copy of its own; this is the usage error of either.

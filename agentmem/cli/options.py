@@ -15,3 +15,7 @@ ModelName = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+EmbedderName = Annotated[
+    str | None, typer.Option("--embedder", "-e", help="A hub name or a folder; MiniLM by default.")
+]
+Lexical = Annotated[bool, typer.Option("--lexical", help="By words alone: no embedder is loaded.")]

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentmem.memory import Audit
+from agentmem.protocols import Hit, RecallStatus
 from agentmem.store import StaleSession
 from agentmem.types import (
     Pin,
@@ -93,6 +94,43 @@ def truncation_table(logs: Iterable[tuple[str, Iterable[TruncationRecord]]]) -> 
             str(record.room),
             record.destination,
         )
+    return table
+
+
+def hit_table(hits: Iterable[Hit], *, full: bool) -> Table:
+    """List what a search found, best first: where each was said, by whom, and why it is here."""
+    table = Table("position", "when", "who", "score", "ranks", "text", show_lines=full)
+    for hit in hits:
+        message = hit.stored.message
+        ranks = ", ".join(f"{name} {rank}" for name, rank in sorted(hit.ranks.items()))
+        table.add_row(
+            str(hit.stored.position) if hit.is_local else "other session",
+            f"{hit.stored.created_at:%Y-%m-%d %H:%M}",
+            plain(message.name or message.role),
+            f"{hit.score:.2f}",
+            plain(ranks),
+            plain(message.text if full else shorten(message.text)),
+        )
+    return table
+
+
+def status_table(status: RecallStatus) -> Table:
+    """Show how far a session or user can be searched, a fact a row."""
+    table = Table("what", "now", show_header=False)
+    facts = {
+        "messages": status.num_messages,
+        "found by meaning": status.num_embedded,
+        "still to embed": status.num_pending,
+        "by words alone because": status.lexical_because or "they are not",
+        "embedder": status.fingerprint or "none",
+        "index": status.kind,
+        "memory": f"{status.num_bytes:,} bytes",
+        "file": "none" if status.file_bytes is None else f"{status.file_bytes:,} bytes",
+        "generation": "none" if status.generation is None else status.generation,
+        "last error": status.last_error or "none",
+    }
+    for name, value in facts.items():
+        table.add_row(name, plain(str(value)))
     return table
 
 

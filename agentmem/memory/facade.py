@@ -12,7 +12,14 @@ from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import checked_budget
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
-from agentmem.protocols import LanguageModel, Retriever, TokenCounter
+from agentmem.protocols import (
+    Domain,
+    LanguageModel,
+    OnRecallProgress,
+    RecallStatus,
+    Retriever,
+    TokenCounter,
+)
 from agentmem.store import StaleSession, Store, Transferred
 from agentmem.types import Scope, SessionInfo
 
@@ -190,6 +197,36 @@ class Memory:
         """
         return self._recall is None or self._recall.wait(timeout_s)
 
+    def index_status(self, *, user: str = "default", key: str | None = None) -> RecallStatus:
+        """
+        Tell how far the session *key* of *user*, or all of them, can be searched now.
+
+        Raises:
+            ConfigError: this memory has no retriever.
+            SessionNotFoundError: there is no such session.
+        """
+        runtime, domain = self._domain(user, key)
+        return runtime.need_recall().status(domain)
+
+    def rebuild_index(
+        self,
+        *,
+        user: str = "default",
+        key: str | None = None,
+        on_progress: OnRecallProgress | None = None,
+    ) -> RecallStatus:
+        """
+        Make the index of a session, or of all sessions of *user*, anew from what was said.
+
+        Each of the two is an index of its own. What is embedded already is not embedded again.
+
+        Raises:
+            ConfigError: this memory has no retriever.
+            SessionNotFoundError: there is no such session.
+        """
+        runtime, domain = self._domain(user, key)
+        return runtime.need_recall().rebuild(domain, on_progress)
+
     asession = in_thread(session)
     afind = in_thread(find)
     asessions = in_thread(sessions)
@@ -213,6 +250,11 @@ class Memory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _domain(self, user: str, key: str | None) -> tuple[Runtime, Domain]:
+        scope = Scope(namespace=self._namespace, user=user)
+        session_id = None if key is None else self._store.sessions.get(scope, key).id
+        return self._runtime(scope), Domain(scope=scope, session_id=session_id)
 
     def _runtime(self, scope: Scope) -> Runtime:
         return Runtime(

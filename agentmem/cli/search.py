@@ -1,0 +1,102 @@
+"""Commands that look for what was said: search, and the index behind it."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from agentmem.cli.options import Database, EmbedderName, Lexical, Namespace, SessionKey, User
+from agentmem.cli.tables import hit_table, plain, status_table
+from agentmem.memory import Memory
+from agentmem.protocols import Retriever
+
+index = typer.Typer(help="What makes messages searchable.", no_args_is_help=True)
+out = Console(soft_wrap=False)
+
+_AnySession = Annotated[
+    str | None, typer.Argument(metavar="[SESSION]", help="One session; all of the user's without.")
+]
+
+
+def search(  # noqa: PLR0913 - one option each
+    session: SessionKey,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    *,
+    limit: Annotated[int, typer.Option(help="How many messages at most.")] = 10,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="In the user's other sessions too.")
+    ] = False,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for embeddings at most.")] = 30.0,
+    full: Annotated[bool, typer.Option("--full", help="Texts in full.")] = False,
+    embedder: EmbedderName = None,
+    lexical: Lexical = False,
+) -> None:
+    """Find what was said in a session, by its words and by its meaning."""
+    # The session first: nobody should wait for a model to be told of a typo in a name.
+    with Memory.open(database, namespace=namespace) as memory:
+        memory.find(session, user=user)
+    retriever = _load(embedder, lexical=lexical)
+    with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
+        is_ready = memory.wait_for_index(max(0.0, wait))
+        hits = memory.find(session, user=user).search(query, limit=limit, everywhere=everywhere)
+        out.print(hit_table(hits, full=full))
+        status = memory.index_status(user=user, key=None if everywhere else session)
+    if not is_ready and status.num_pending:
+        out.print(f"{status.num_pending} messages are not embedded yet: found by words alone")
+    if status.last_error is not None:
+        out.print(plain(f"not all went well: {status.last_error}"))
+
+
+@index.command("status")
+def index_status(  # noqa: PLR0913, PLR0917 - one option each
+    session: _AnySession = None,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    embedder: EmbedderName = None,
+    lexical: Lexical = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Show how far a session, or all sessions of a user, can be searched."""
+    retriever = _load(embedder, lexical=lexical)
+    with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
+        out.print(status_table(memory.index_status(user=user, key=session)))
+
+
+@index.command("rebuild")
+def index_rebuild(  # noqa: PLR0913, PLR0917 - one option each
+    session: _AnySession = None,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    embedder: EmbedderName = None,
+    lexical: Lexical = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Make an index anew from what was said, and embed what is not embedded yet."""
+    retriever = _load(embedder, lexical=lexical)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with (
+        Memory.open(database, namespace=namespace, retriever=retriever) as memory,
+        Progress(*columns, console=out) as progress,
+    ):
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        status = memory.rebuild_index(user=user, key=session, on_progress=show)
+    out.print(status_table(status))
+
+
+def _load(embedder: str | None, *, lexical: bool) -> Retriever:
+    from agentmem.retrieval import HybridRetriever  # noqa: PLC0415 - loads numpy, maybe torch
+
+    if lexical:
+        return HybridRetriever()
+    with out.status("loading the embedder"):
+        return HybridRetriever.load(embedder)
