@@ -1,0 +1,89 @@
+"""What was deleted stays in no file."""
+
+import pytest
+
+from agentmem.errors import IndexFileError
+from agentmem.retrieval import HybridRetriever
+from agentmem.types import Scope
+from tests.retrieval.archive import SCOPE, USER
+from tests.retrieval.filed import search, vector_of
+
+
+def test_what_is_forgotten_is_in_no_file_when_it_returns(filed, open_filed, saved, folder):
+    recall = open_filed()
+    search(recall)
+    secret = vector_of(filed, 21)
+    assert secret in saved.read_bytes()
+    filed.empty(21)
+
+    recall.forget(SCOPE, [21])
+
+    assert all(secret not in path.read_bytes() for path in folder.iterdir())
+    recall.close()
+    assert all(secret not in path.read_bytes() for path in folder.iterdir())
+    again = open_filed()
+    assert again.status(USER).num_embedded == 20
+    assert again.status(USER).generation == 1
+
+
+@pytest.mark.usefixtures("saved")
+def test_forgetting_reaches_files_of_indexes_that_are_not_loaded(filed, folder):
+    secret = vector_of(filed, 21)
+    filed.empty(21)
+    by_words = HybridRetriever().over(filed)
+
+    by_words.forget(SCOPE, [21])
+
+    assert all(secret not in path.read_bytes() for path in folder.iterdir())
+    by_words.close()
+
+
+@pytest.mark.usefixtures("saved")
+def test_forgetting_leaves_what_has_none_of_it(filed, open_filed, folder):
+    recall = open_filed()
+    search(recall)
+    before = sorted(folder.glob("*.vectors"))
+
+    recall.forget(SCOPE, [999])
+    recall.forget(SCOPE, [])
+    recall.forget(Scope(namespace="tests", user="u43"), [21])
+
+    assert sorted(folder.glob("*.vectors")) == before
+    assert filed.num_read == 0
+
+
+def test_a_save_does_not_bring_back_what_another_process_deleted(filed, open_filed, folder):
+    recall = open_filed()
+    assert recall.wait(10)
+    search(recall)
+    secret = vector_of(filed, 21)
+    filed.empty(21)  # and this recall is not told
+
+    recall.close()
+
+    (path,) = folder.glob("*.vectors")
+    assert secret not in path.read_bytes()
+    assert vector_of(filed, 8) in path.read_bytes()
+
+
+def test_a_file_loses_what_was_deleted_while_nobody_looked(filed, open_filed, saved):
+    secret = vector_of(filed, 21)
+    filed.empty(21)
+    recall = open_filed()
+    search(recall)
+
+    recall.close()
+
+    assert secret not in saved.read_bytes()
+
+
+def test_what_cannot_be_removed_is_told_to_whoever_deletes(open_filed, saved, monkeypatch):
+    recall = open_filed()
+    search(recall)
+
+    def refuse(self, **_):
+        raise PermissionError(13, "read-only", str(self))
+
+    monkeypatch.setattr(type(saved), "unlink", refuse)
+    with pytest.raises(IndexFileError, match="read-only"):
+        recall.forget(SCOPE, [21])
