@@ -186,7 +186,10 @@ class Memory:
             InvalidInputError: a *user* is given and the file has several.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
-        return self._store.transfer.load(Path(path), scope=scope)
+        loaded = self._store.transfer.load(Path(path), scope=scope)
+        if self._recall is not None:
+            self._recall.added()
+        return loaded
 
     def wait_for_index(self, timeout_s: float | None = None) -> bool:
         """

@@ -50,6 +50,11 @@ class Runtime:
             )
         return self.recall
 
+    def tell_added(self) -> None:
+        """Let the retriever know that something was stored."""
+        if self.recall is not None:
+            self.recall.added()
+
     def budget_for(self, budget: Budget | None) -> Budget:
         return self.budget if budget is None else checked_budget(budget, self.model)
 

@@ -129,8 +129,7 @@ class Writing(History):
         added = self._store.messages.append(
             self._scope, self._branch_id, [message], client_key=client_key, origin=origin
         )
-        if self._runtime.recall is not None:
-            self._runtime.recall.added()
+        self._runtime.tell_added()
         self._pin_what_is_to_stay(added[-1])
         return added[-1]
 

@@ -254,3 +254,17 @@ def test_the_coroutine_forms_search_and_recall_too(session):
 
     assert [hit.stored.position for hit in found] == [1]
     assert reply.prompt.head == 2
+
+
+def test_a_retriever_is_told_of_what_is_promoted_and_imported(opened, retriever, tmp_path):
+    memory = opened()
+    session = memory.session("trip", user="u42")
+    with session.subtask("t") as task:
+        task.promote("the code is 4711")
+    promoted = retriever.num_added
+    memory.export(tmp_path / "all", user="u42")
+
+    memory.load(tmp_path / "all", user="u43")
+
+    assert (promoted, retriever.num_added) == (1, 2)
+    assert memory.find("trip", user="u43").search("code")
