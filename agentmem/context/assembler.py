@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
 from agentmem.context.draft import Block, Draft
-from agentmem.context.fitting import Slide, fit_core, fit_hits, slide_window
+from agentmem.context.fitting import Room, Slide, fit_core, fit_hits, slide_window
 from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
 from agentmem.context.pieces import shown_turns, split_turn
 from agentmem.context.policy import Policy
+from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
 from agentmem.context.reuse import Before, find_reuse, pin_versions
 from agentmem.protocols import Hit, TokenCounter
@@ -88,12 +89,12 @@ class Assembler:
         draft, room = self._fit(view, draft)
         return self._account(view, draft, room)
 
-    def _fit(self, view: BranchView, draft: Draft) -> tuple[Draft, int]:
+    def _fit(self, view: BranchView, draft: Draft) -> tuple[Draft, Room]:
         """Choose what is recalled and what stays; give the draft and the window's room."""
         slide = Slide.of(is_new=view.before is None, must=view.must_slide)
 
-        def slid(hits: tuple[Hit, ...]) -> tuple[Draft, int]:
-            full = replace(draft, hits=hits)
+        def slid(hits: tuple[Hit, ...]) -> tuple[Draft, Room]:
+            full = replace(draft, hits=hits) if hits else draft
             return slide_window(full, self._renderer, self._budget, self._policy, slide)
 
         first = fit_hits(draft, view.hits, self._renderer, self._budget)
@@ -135,7 +136,7 @@ class Assembler:
             keep_recalled=self._policy.keep_recalled,
         ).with_blocks_in_place()
 
-    def _account(self, view: BranchView, draft: Draft, room: int) -> Prompt:
+    def _account(self, view: BranchView, draft: Draft, room: Room) -> Prompt:
         rendered = self._renderer.render(draft.messages)
         layout = lay_out(draft.shown(), draft.summaries, head=view.head, inherited=view.inherited)
         accounting = Accounting(
@@ -159,6 +160,7 @@ class Assembler:
             truncations=accounting.records(),
             summaries=draft.summaries,
             pins=pin_versions(view.pins),
+            recalled=tuple(map(recalled_hit, draft.hits)),
             reuse=self._reuse(view, draft, layout, rendered.token_ids),
             context=self._budget.context,
             reply=self._budget.reply,

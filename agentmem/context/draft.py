@@ -6,6 +6,7 @@ from functools import cached_property
 
 from agentmem.context.folding import Folder
 from agentmem.context.pieces import Shown, Unit
+from agentmem.context.recall import recall_message
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
@@ -19,7 +20,6 @@ from agentmem.types import (
 )
 
 _SUMMARY_HEADING = "Summary of the earlier conversation:"
-_RECALL_HEADING = "Recalled from the earlier conversation:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Draft:
         texts = [*(pin.text for pin in self.pins), _SUMMARY_HEADING]
         return _one_message(Role.SYSTEM, "\n\n".join(texts))
 
-    @property
+    @cached_property
     def recalled(self) -> tuple[Message, ...]:
         """The one message of all that was recalled for this prompt."""
         return recall_message(self.hits)
@@ -144,17 +144,6 @@ class Draft:
         """Give what was recalled, with the position that it is kept before, if it is kept."""
         yield from ((block.anchor, block.hits) for block in self.blocks)
         yield (self.anchor if self.keep_recalled else None), self.hits
-
-
-def recall_message(hits: Sequence[Hit]) -> tuple[Message, ...]:
-    """Write *hits* as one message, oldest first, each with its time and who spoke."""
-    ordered = sorted(hits, key=lambda hit: (hit.stored.created_at, hit.stored.position))
-    lines = [
-        f"[{hit.stored.created_at:%Y-%m-%d %H:%M}, {hit.stored.message.role}] "
-        f"{hit.stored.message.text}"
-        for hit in ordered
-    ]
-    return _one_message(Role.USER, "\n".join([_RECALL_HEADING, *lines]) if lines else "")
 
 
 def messages_of(shown: Sequence[Shown]) -> list[Message]:

@@ -6,12 +6,14 @@ then what was recalled, then summaries; the core of the current turn is clipped 
 never give way.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
 from agentmem.config import Budget
 from agentmem.context.clip import most_kept
 from agentmem.context.draft import Draft
+from agentmem.context.packing import pack
 from agentmem.context.pieces import STUB_LINE, Shown, show_clipped, show_stub
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
@@ -19,6 +21,9 @@ from agentmem.context.window import keep_from
 from agentmem.errors import ContextOverflowError
 from agentmem.protocols import Hit
 from agentmem.types import Form, Role, StoredMessage, freeze
+
+Room = Callable[[], int]
+"""Counts the tokens that a window had, for who has something to say of it."""
 
 _MAX_CHARS_PER_TOKEN = 64
 """No more characters than this for each token of the prompt are tried when a text is clipped."""
@@ -92,15 +97,16 @@ def fit_hits(draft: Draft, hits: tuple[Hit, ...], renderer: Renderer, budget: Bu
     seen = {shown.stored.id for shown in draft.window}
     seen |= {hit.stored.id for block in draft.blocks for hit in block.hits}
     room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
-    for hit in sorted(hits, key=lambda one: (-one.score, one.stored.id)):
-        is_keepable = hit.is_local or not draft.keep_recalled
-        if hit.stored.id in seen or hit.stored.message.is_blank or not is_keepable:
-            continue
-        more = replace(draft, hits=(*draft.hits, hit))
-        if renderer.length(more.recalled) <= room:
-            draft = more
-            seen.add(hit.stored.id)
-    return draft
+    candidates = {
+        hit.stored.id: hit
+        for hit in sorted(hits, key=lambda one: (one.score, -one.stored.id))
+        if hit.stored.id not in seen
+        and not hit.stored.message.is_blank
+        and (hit.is_local or not draft.keep_recalled)
+    }
+    # The last one of a message is its best.
+    best = sorted(candidates.values(), key=lambda one: (-one.score, one.stored.id))
+    return replace(draft, hits=pack(best, room, renderer))
 
 
 class Slide(Enum):
@@ -119,15 +125,24 @@ class Slide(Enum):
 
 def slide_window(
     draft: Draft, renderer: Renderer, budget: Budget, policy: Policy, slide: Slide
-) -> tuple[Draft, int]:
+) -> tuple[Draft, Room]:
     """Let the window slide as *slide* says; give the draft and the room that the window had."""
-    fixed = replace(draft, older=(), rounds=())
-    room = budget.prompt - renderer.size(fixed)
+
+    def room() -> int:
+        fixed = replace(draft, older=(), rounds=())
+        return max(0, budget.prompt - renderer.size(fixed))
+
     if renderer.size(draft) <= budget.prompt and slide is not Slide.NOW:
         return draft, room
-    draft = _stub(draft, policy)
-    if renderer.size(draft) <= _halfway(budget) and slide is not Slide.NOW:
-        return draft, room
+    stubbed = _stub(draft, policy)
+    if renderer.size(stubbed) <= _halfway(budget) and slide is not Slide.NOW:
+        return stubbed, room
+    return _slid(stubbed, renderer, budget, slide), room
+
+
+def _slid(draft: Draft, renderer: Renderer, budget: Budget, slide: Slide) -> Draft:
+    """Let whole units go until the rest is as small as *slide* says."""
+    room = budget.prompt - renderer.size(replace(draft, older=(), rounds=()))
     sizes = [renderer.count_unit(unit, draft) for unit in (*draft.older, *draft.rounds)]
     limit = room - _summary_growth(draft, renderer, budget)
     if slide is not Slide.FILL:
@@ -142,7 +157,7 @@ def slide_window(
         slid = _drop(draft, first)
     while renderer.size(slid) > budget.prompt and (slid.all_hits or slid.summaries):
         slid = _without_one(slid)
-    return slid, max(0, room)
+    return slid
 
 
 def _without_one(draft: Draft) -> Draft:

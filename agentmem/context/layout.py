@@ -93,7 +93,7 @@ class Accounting:
     inherited: int
     loaded: Mapping[int, StoredMessage]
     count: Callable[[StoredMessage], int]
-    room: int
+    room: Callable[[], int]
 
     def records(self) -> tuple[TruncationRecord, ...]:
         """Name what this prompt does not show in full and the log does not name yet."""
@@ -122,7 +122,7 @@ class Accounting:
             tier=self._tier_before(span),
             rule=rule,
             num_tokens=self._num_tokens(span),
-            room=self.room,
+            room=self.room(),
             destination=destination,
         )
 

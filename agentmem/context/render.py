@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentmem.context.draft import Block, Draft, recall_message
+from agentmem.context.draft import Block, Draft
 from agentmem.context.pieces import Unit
+from agentmem.context.recall import recall_message
 from agentmem.protocols import RenderedChat, TokenCounter
 from agentmem.types import Message, Role, TextPart, Tier, common_prefix
 
@@ -14,24 +15,27 @@ class Renderer:
     What the assembler needs of a `TokenCounter`, for one prompt.
 
     The same list of messages is asked for again and again while a prompt is made, so renders are
-    kept until the prompt is done.
+    kept until the prompt is done: with the messages, so that these can be told by their identity.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
-        self._rendered: dict[tuple[tuple[Message, ...], bool], RenderedChat] = {}
+        self._rendered: dict[
+            tuple[tuple[int, ...], bool], tuple[tuple[Message, ...], RenderedChat]
+        ] = {}
 
     @property
     def fingerprint(self) -> str:
         return self._counter.fingerprint
 
     def render(self, messages: Sequence[Message], *, generate: bool = True) -> RenderedChat:
-        key = (tuple(messages), generate)
-        rendered = self._rendered.get(key)
-        if rendered is None:
-            rendered = self._counter.render(key[0], add_generation_prompt=generate)
-            self._rendered[key] = rendered
-        return rendered
+        key = (tuple(map(id, messages)), generate)
+        known = self._rendered.get(key)
+        if known is None:
+            held = tuple(messages)
+            known = (held, self._counter.render(held, add_generation_prompt=generate))
+            self._rendered[key] = known
+        return known[1]
 
     def length(self, messages: Sequence[Message], *, generate: bool = False) -> int:
         """Count the tokens of *messages* as a transcript of their own; none has none."""

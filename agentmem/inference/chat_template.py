@@ -12,6 +12,7 @@ from typing import Any
 from jinja2.exceptions import TemplateError
 
 from agentmem.errors import TranscriptError
+from agentmem.inference.compiled_template import compile_template
 from agentmem.inference.template_probes import find_traits, only_appends
 from agentmem.inference.transcript import Entry, Escape, Traits, Transcript
 from agentmem.types import Message, Role
@@ -25,6 +26,7 @@ PLAIN_TEMPLATE = (
 # Some templates write today's date. The same messages must give the same prompt tomorrow, so it
 # is always the same day for them: as a variable, and as a function that they may call.
 _DATE = datetime(2024, 7, 26, tzinfo=UTC)
+_DATE_TEXT = _DATE.strftime("%d %b %Y")
 _CLOCK = "strftime_now"
 _STOPPED_CLOCK = (
     f"{{%- macro {_CLOCK}(format) -%}}{{{{- format"
@@ -34,6 +36,7 @@ _STOPPED_CLOCK = (
     + " -}}{%- endmacro +%}"
 )
 _END_OF_THOUGHT = "</think>"
+_REFUSALS = (TemplateError, TypeError, ValueError, LookupError)
 
 
 class ChatTemplate:
@@ -52,6 +55,7 @@ class ChatTemplate:
         source = source or PLAIN_TEMPLATE
         self.source: str = (_STOPPED_CLOCK if _CLOCK in source else "") + source
         self._strips_thought = _END_OF_THOUGHT in self.source
+        self._compiled = compile_template(self.source)
         self.traits = find_traits(self._write_probe)
         self.is_concatenative = only_appends(self._write_probe, self.traits)
 
@@ -90,22 +94,60 @@ class ChatTemplate:
     ) -> str:
         contents = [self.content(message) for message in messages]
         entries = _entries(messages, contents, traits, str)
+        # Each probe is written both ways: so the short one is used if it does the same.
+        if self._compiled is not None and self._written_or_none(
+            self._render, entries, add_generation_prompt
+        ) != self._written_or_none(self._apply, entries, add_generation_prompt):
+            self._compiled = None
         return self._render(entries, add_generation_prompt=add_generation_prompt)
 
+    @staticmethod
+    def _written_or_none(write: Any, entries: Sequence[Entry], prompt: bool) -> str | None:  # noqa: FBT001
+        """Give what *write* makes of *entries*, None if it refuses them."""
+        try:
+            text: str = write(entries, add_generation_prompt=prompt)
+        except TranscriptError:
+            return None
+        return text
+
     def _render(self, entries: Sequence[Entry], *, add_generation_prompt: bool) -> str:
+        """
+        Write *entries*.
+
+        Raises:
+            TranscriptError: the template refuses them.
+        """
+        if self._compiled is None or not entries:
+            return self._apply(entries, add_generation_prompt=add_generation_prompt)
+        try:
+            text: str = self._compiled.render(
+                **self._tokenizer.special_tokens_map,
+                messages=entries,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                date_string=_DATE_TEXT,
+            )
+        except _REFUSALS as error:
+            raise _refusal(error) from error
+        return text
+
+    def _apply(self, entries: Sequence[Entry], *, add_generation_prompt: bool) -> str:
         try:
             text: str = self._tokenizer.apply_chat_template(
                 list(entries),
                 chat_template=self.source,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
-                date_string=_DATE.strftime("%d %b %Y"),
+                date_string=_DATE_TEXT,
             )
-        except (TemplateError, TypeError, ValueError, LookupError) as error:
-            raise TranscriptError(
-                f"the model's chat template refuses these messages: {error}"
-            ) from error
+        except _REFUSALS as error:
+            raise _refusal(error) from error
         return text
+
+
+def _refusal(error: Exception) -> TranscriptError:
+    return TranscriptError(f"the model's chat template refuses these messages: {error}")
 
 
 def _entries(

@@ -12,12 +12,12 @@ sides. That is looked at for each seam.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import Protocol
 
 from agentmem.errors import TranscriptError
 from agentmem.inference.encoder import Encoder
+from agentmem.inference.remembered import Remembered
 from agentmem.protocols import RenderedChat
 from agentmem.types import Message, Role, TextPart, ToolCall
 
@@ -63,16 +63,15 @@ class Pieces:
         self._write = write
         self._pattern: re.Pattern[str] = encoder.control_pattern
         self._reach = max((len(spelling) for spelling in encoder.control_spellings), default=1)
-        # Made here and not by decorating, so that they go when this object goes.
-        self._first = lru_cache(maxsize=_MAX_REMEMBERED)(self._make_first)
-        self._next = lru_cache(maxsize=_MAX_REMEMBERED)(self._make_next)
-        self._neighbours = lru_cache(maxsize=_MAX_REMEMBERED)(self._write_neighbours)
-        self._straddle = lru_cache(maxsize=_MAX_REMEMBERED)(self._is_straddled)
+        self._first = Remembered(self._make_first, _MAX_REMEMBERED)
+        self._next = Remembered(self._make_next, _MAX_REMEMBERED)
+        self._neighbours = Remembered(self._write_neighbours, _MAX_REMEMBERED)
+        self._fit = Remembered(self._do_fit, _MAX_REMEMBERED)
 
     def forget(self) -> None:
         """Drop every text that is remembered to save work."""
-        for remembered in (self._first, self._next, self._neighbours, self._straddle):
-            remembered.cache_clear()
+        for remembered in (self._first, self._next, self._neighbours, self._fit):
+            remembered.clear()
 
     def find(self, message: Message) -> Piece | None:
         """Give what *message* adds to a transcript that it is appended to, if it has a piece."""
@@ -196,16 +195,15 @@ class Pieces:
             closes=ends[-1:] == [len(text)],
         )
 
-    def _fit(self, left: Piece, right: Piece) -> bool:
+    def _do_fit(self, left: Piece, right: Piece) -> bool:
+        """Tell whether both together have the ids of both one after the other."""
         if not (left.closes or right.opens):
             return False
-        return not self._straddle(left.text[-self._reach :], right.text[: self._reach])
-
-    def _is_straddled(self, tail: str, head: str) -> bool:
-        """Tell whether a control token is spelled that begins in *tail* and ends in *head*."""
-        text, seam = tail + head, len(tail)
+        tail = left.text[-self._reach :]
+        text, seam = tail + right.text[: self._reach], len(tail)
         found = (self._pattern.match(text, start) for start in range(seam))
-        return any(one is not None and one.end() > seam for one in found)
+        # None may begin in the one and end in the other.
+        return not any(one is not None and one.end() > seam for one in found)
 
 
 def neighbours(

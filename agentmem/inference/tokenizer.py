@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -12,6 +11,7 @@ from agentmem.errors import TranscriptError
 from agentmem.inference.chat_template import ChatTemplate
 from agentmem.inference.encoder import Encoder
 from agentmem.inference.pieces import EDGE, MARK, Pieces, neighbours
+from agentmem.inference.remembered import Remembered
 from agentmem.inference.splice import splice
 from agentmem.protocols import RenderedChat
 from agentmem.types import GeneratedIds, Message, Role, TextPart
@@ -42,13 +42,12 @@ class ChatTokenizer:
         self._encoder = Encoder(tokenizer, self._template.source)
         self._fingerprint = _fingerprint(tokenizer, self._template.source)
         self._pieces = Pieces(self._encoder, self._write_marked)
-        # Made here and not by decorating, so that they go when this object goes.
-        self._shown = lru_cache(maxsize=_MAX_REMEMBERED)(self._show)
-        self._counted = lru_cache(maxsize=_MAX_REMEMBERED)(self._count)
-        self._rendered = lru_cache(maxsize=_MAX_RENDERS)(self._render)
-        self._rewritten = lru_cache(maxsize=_MAX_REMEMBERED)(self._count_rewritten)
+        self._shown = Remembered(self._show, _MAX_REMEMBERED)
+        self._counted = Remembered(self._count, _MAX_REMEMBERED)
+        self._rendered = Remembered(self._render, _MAX_RENDERS)
+        self._rewritten = Remembered(self._count_rewritten, _MAX_REMEMBERED)
         self._num_rewritten = 0
-        self._spells = lru_cache(maxsize=_MAX_REMEMBERED)(self._spells_text)
+        self._spells = Remembered(self._spells_text, _MAX_REMEMBERED)
 
     @property
     def fingerprint(self) -> str:
@@ -92,12 +91,12 @@ class ChatTokenizer:
         Raises:
             TranscriptError: the template refuses these messages in this order.
         """
-        return self._rendered(tuple(messages), add_generation_prompt)
+        return self._rendered(add_generation_prompt, *messages)
 
     def _render(
         self,
-        messages: Sequence[Message],
         add_generation_prompt: bool,  # noqa: FBT001 - as it is remembered
+        *messages: Message,
     ) -> RenderedChat:
         shown = [self._shown(message) for message in messages]
         contents = [text for text in shown if text is not None]
@@ -150,7 +149,7 @@ class ChatTokenizer:
         """Drop every text that is remembered to save work; it is worked out again when needed."""
         remembered = (self._counted, self._rendered, self._rewritten, self._spells, self._shown)
         for cache in remembered:
-            cache.cache_clear()
+            cache.clear()
         self._pieces.forget()
         self._encoder.forget()
 
@@ -167,8 +166,8 @@ class ChatTokenizer:
             return len(piece.token_ids)
         for before, after in _places(message):
             try:
-                with_it = self._render([*before, message, *after], add_generation_prompt=False)
-                without = self._render([*before, *after], add_generation_prompt=False)
+                with_it = self._render(False, *before, message, *after)  # noqa: FBT003 - as it is remembered
+                without = self._render(False, *before, *after)  # noqa: FBT003 - see above
             except TranscriptError:
                 continue
             return max(len(with_it.token_ids) - len(without.token_ids), 0)

@@ -59,6 +59,9 @@ class TextPart:
     def __post_init__(self) -> None:
         check_text("text", self.text)
 
+    def __hash__(self) -> int:
+        return hash(self.text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePart:
@@ -154,6 +157,10 @@ class Message:
         ids = [call.id for call in self.tool_calls]
         if len(set(ids)) != len(ids):
             raise InvalidInputError(f"the tool call ids of one message repeat: {ids}")
+
+    def __hash__(self) -> int:
+        # What tells most messages apart; looking prompts up takes thousands of these.
+        return hash((self.parts, self.tool_calls, self.tool_call_id))
 
     @property
     def text(self) -> str:

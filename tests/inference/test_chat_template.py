@@ -1,8 +1,14 @@
+import json
+
+import jinja2
 import pytest
 
 from agentmem.errors import TranscriptError
+from agentmem.inference import chat_template, compiled_template
+from agentmem.inference.chat_template import ChatTemplate
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.types import ToolCall
+from tests.inference.kinds import KINDS, kind_tokenizer
 from tests.inference.tiny import CHATML, controls, say, tiny_tokenizer, with_template
 
 COUNTER = ChatTokenizer(tiny_tokenizer())
@@ -121,3 +127,50 @@ def test_a_model_without_a_template_gets_a_plain_one():
     text = with_template(None).render([say("system", "A"), say("user", "q")]).text
 
     assert text == "system: A\n\nuser: q\n\nassistant:"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_compiled_template_writes_what_transformers_does(kind):
+    """Also what no probe has in it: text that JSON and HTML would write in another way."""
+    template = ChatTemplate(kind_tokenizer(kind))
+    assert template._compiled is not None
+    odd = '<&>"\'\u2028 é {"a": [null, 1e99]}'
+    made = ToolCall(id="c1", name=odd, arguments=json.dumps({odd: [odd, None, 1.5, {"x": odd}]}))
+    messages = [
+        *(say("system", odd), say("user", odd), say("assistant", "", tool_calls=(made,))),
+        *(say("tool", odd, tool_call_id="c1"), say("assistant", odd), say("user", odd)),
+    ]
+    contents = [template.content(message) for message in messages]
+
+    def write():
+        return template.write(messages, contents, str, add_generation_prompt=True)
+
+    compiled = write()
+    template._compiled = None
+
+    assert write() == compiled
+
+
+def test_a_compiled_template_that_writes_something_else_is_not_used(monkeypatch):
+    tokenizer = kind_tokenizer("chatml")
+    plain = ChatTemplate(tokenizer)
+    other = jinja2.Template("{{ messages | length }}")
+    monkeypatch.setattr(chat_template, "compile_template", lambda _source: other)
+
+    template = ChatTemplate(tokenizer)
+
+    assert template._compiled is None
+    assert template.traits == plain.traits
+    assert template.is_concatenative == plain.is_concatenative
+
+
+def test_a_version_of_transformers_that_compiles_elsewhere_is_good_too(monkeypatch):
+    monkeypatch.setattr(compiled_template, "_COMPILE", "elsewhere")
+
+    template = ChatTemplate(tokenizer := kind_tokenizer("chatml"))
+
+    assert template._compiled is None
+    said = [{"role": "user", "content": "hi"}]
+    assert template.write(
+        [say("user", "hi")], ["hi"], str, add_generation_prompt=True
+    ) == tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
