@@ -21,7 +21,8 @@ class Watch:
     def __init__(self, engine):
         self.num_begun = 0
         self._open = Counter()
-        event.listen(engine, "begin", self._begun)
+        # Before the engine's own, which fails where another writer is first.
+        event.listen(engine, "begin", self._begun, insert=True)
         event.listen(engine, "commit", self._ended)
         event.listen(engine, "rollback", self._ended)
 
