@@ -189,7 +189,8 @@ class Writing(History):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
             try:
-                return self._store.ledger.record(self._scope, prompt, after=after)
+                known = view.summaries
+                return self._store.ledger.record(self._scope, prompt, after=after, known=known)
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise

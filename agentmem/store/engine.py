@@ -103,9 +103,20 @@ def _leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -
 
 
 def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    is_write = options.get("agentmem_write", False)
+    if is_write:
+        wanted = "NORMAL" if options.get("agentmem_soon", False) else "FULL"
+        if connection.info.get("synchronous") != wanted:
+            connection.exec_driver_sql(f"PRAGMA synchronous = {wanted}")
+            connection.info["synchronous"] = wanted
     # A write that began as a read would fail at once, without waiting, where another one is first.
-    is_write = connection.get_execution_options().get("agentmem_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+
+def _begin_postgres(connection: Connection) -> None:
+    if connection.get_execution_options().get("agentmem_soon", False):
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -162,6 +173,7 @@ class Database:
                 connect_args={"connect_timeout": 10},
             )
             event.listen(self._engine, "connect", _set_up_postgres)
+            event.listen(self._engine, "begin", _begin_postgres)
         else:
             options: dict[str, Any] = {"connect_args": {"check_same_thread": False}}
             if self.is_memory:
@@ -172,6 +184,7 @@ class Database:
         snapshot = {"isolation_level": "REPEATABLE READ"} if is_postgres else {}
         self._reader = self._engine.execution_options(**snapshot)
         self._writer = self._engine.execution_options(agentmem_write=True)
+        self._soon = self._writer.execution_options(agentmem_soon=True)
 
     @property
     def engine(self) -> Engine:
@@ -221,6 +234,15 @@ class Database:
             StoreError: the database could not be written, or this was closed.
         """
         return self._run(self._writer, work)
+
+    def write_soon(self, work: Callable[[Connection], T]) -> T:
+        """
+        Do what `write` does, but leave it to the next `write` to wait for the disk.
+
+        A killed process loses nothing. A power cut may take what was written last in this way, and
+        never something that a later `write` of any process has followed.
+        """
+        return self._run(self._soon, work)
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         self._leave_connections_of_a_parent_process()

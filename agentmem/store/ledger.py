@@ -1,6 +1,6 @@
 """The log of prompts: what each one held, and what it left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
@@ -81,7 +81,12 @@ class Ledger:
         self._clock = clock
 
     def record(
-        self, scope: Scope, prompt: Prompt, *, after: AssemblyId | Unchecked | None = UNCHECKED
+        self,
+        scope: Scope,
+        prompt: Prompt,
+        *,
+        after: AssemblyId | Unchecked | None = UNCHECKED,
+        known: Collection[Summary] = (),
     ) -> Prompt:
         """
         Log a prompt, what it left out and its new summaries, all or nothing.
@@ -90,6 +95,10 @@ class Ledger:
 
         With *after*, the log must still end with that prompt of the same branch, budget and
         counter, or with none for None: whoever assembled for an older log must look again.
+        *known* are summaries that were read from the log, and so are in it.
+
+        It is on the disk once the next message is (see `Database.write_soon`): a power cut may
+        take the account of a prompt, but not of one whose answer was stored.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -101,12 +110,13 @@ class Ledger:
             raise InvalidInputError("a truncation record is of another branch than its prompt")
         now = self._clock()
         columns = encode_prompt(prompt, now)
+        made = [summary for summary in prompt.summaries if summary not in known]
 
         def work(connection: Connection) -> AssemblyId:
             find_branch(connection, scope, prompt.branch_id, lock=True)
             if not isinstance(after, Unchecked):
                 _expect_last(connection, prompt, after)
-            add_summaries(connection, prompt.branch_id, prompt.summaries, now)
+            add_summaries(connection, prompt.branch_id, made, now)
             added = connection.execute(_ADD, columns)
             assembly_id = added.scalar_one()
             rows = [encode_record(record, assembly_id) for record in prompt.truncations]
@@ -114,7 +124,7 @@ class Ledger:
                 connection.execute(insert(TruncationRow), rows)
             return AssemblyId(assembly_id)
 
-        assembly_id = self._database.write(work)
+        assembly_id = self._database.write_soon(work)
         records = tuple(
             replace(record, assembly_id=assembly_id, created_at=now)
             for record in prompt.truncations

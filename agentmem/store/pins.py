@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, update
 
 from agentmem.errors import InvalidInputError, PinNotFoundError
 from agentmem.store.branches import find_branch, lineage
@@ -28,17 +28,23 @@ from agentmem.store.schema import AnyRow, PinRow, PinVersionRow
 from agentmem.store.scoping import check_moment
 from agentmem.types import BranchId, Pin, PinScope, Scope, check_name, check_text
 
-_IS_VISIBLE: Final = and_(
-    PinVersionRow.text.is_not(None),
-    or_(
-        (PinRow.scope == PinScope.USER) & (PinRow.target_id == bindparam("user_id")),
-        (PinRow.scope == PinScope.SESSION) & (PinRow.target_id == bindparam("session")),
-        (PinRow.scope == PinScope.BRANCH)
-        & PinRow.target_id.in_(bindparam("branches", expanding=True)),
-    ),
-)
-_VISIBLE: Final = NEWEST.where(_IS_VISIBLE)
-_VISIBLE_AT: Final = AS_OF.where(_IS_VISIBLE)
+
+def _is_visible(is_of_branch: ColumnElement[bool]) -> ColumnElement[bool]:
+    return and_(
+        PinVersionRow.text.is_not(None),
+        or_(
+            (PinRow.scope == PinScope.USER) & (PinRow.target_id == bindparam("user_id")),
+            (PinRow.scope == PinScope.SESSION) & (PinRow.target_id == bindparam("session")),
+            (PinRow.scope == PinScope.BRANCH) & is_of_branch,
+        ),
+    )
+
+
+_IS_OF_LINE: Final = PinRow.target_id.in_(bindparam("branches", expanding=True))
+_VISIBLE: Final = NEWEST.where(_is_visible(_IS_OF_LINE))
+_VISIBLE_AT: Final = AS_OF.where(_is_visible(_IS_OF_LINE))
+# A list of parameters is written anew each time; most branches are main.
+_VISIBLE_ON_MAIN: Final = NEWEST.where(_is_visible(PinRow.target_id == bindparam("branch")))
 _HISTORY: Final = (
     select(*PIN_COLUMNS)
     .join(PinVersionRow, PinVersionRow.pin_id == PinRow.id)
@@ -186,6 +192,9 @@ class Pins:
             targets = {"user_id": branch.owner_id, "session": branch.session_id, "branches": line}
             if at is not None:
                 return line, list(connection.execute(_VISIBLE_AT, {**targets, "moment": at}).all())
+            if len(line) == 1:
+                targets = {**targets, "branch": line[0]}
+                return line, list(connection.execute(_VISIBLE_ON_MAIN, targets).all())
             return line, list(connection.execute(_VISIBLE, targets).all())
 
         line, rows = self._database.read(work)

@@ -241,3 +241,16 @@ def test_a_closed_store_says_so_and_opens_nothing_again(url, scope, tmp_path):
         with pytest.raises(StoreError, match="this store is closed: open it again"):
             use()
     assert store.database.engine.pool.status() == store.database.engine.pool.recreate().status()
+
+
+def test_only_what_may_be_lost_in_a_power_cut_does_not_wait_for_the_disk(store):
+    database = store.database
+    is_sqlite = database.engine.dialect.name == "sqlite"
+    question = "PRAGMA synchronous" if is_sqlite else "SHOW synchronous_commit"
+
+    def ask(connection):
+        return str(connection.exec_driver_sql(question).scalar())
+
+    seen = [run(ask) for run in (database.write, database.write_soon, database.write)]
+
+    assert seen == (["2", "1", "2"] if is_sqlite else ["on", "off", "on"])

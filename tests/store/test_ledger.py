@@ -254,3 +254,17 @@ def test_processes_that_show_the_same_new_summaries_all_log_them(shared_url, sco
         assert len(store.ledger.assemblies(scope, session_id)) == 60
         assert len(store.ledger.summaries(scope, main)) == 20
         check(store)
+
+
+def test_the_log_of_prompts_is_written_soon_and_messages_at_once(store, scope, main, monkeypatch):
+    ways = []
+    for name in ("write", "write_soon"):
+        real = getattr(store.database, name)
+        monkeypatch.setattr(
+            store.database, name, lambda work, real=real, name=name: ways.append(name) or real(work)
+        )
+
+    store.messages.append(scope, main, [say("user", "hi")])
+    store.ledger.record(scope, prompt_of(main))
+
+    assert ways == ["write", "write_soon"]
