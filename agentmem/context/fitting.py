@@ -9,6 +9,7 @@ never give way.
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 
 from agentmem.config import Budget
 from agentmem.context.clip import most_kept
@@ -128,6 +129,7 @@ def slide_window(
 ) -> tuple[Draft, Room]:
     """Let the window slide as *slide* says; give the draft and the room that the window had."""
 
+    @cache
     def room() -> int:
         fixed = replace(draft, older=(), rounds=())
         return max(0, budget.prompt - renderer.size(fixed))

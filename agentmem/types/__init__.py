@@ -45,6 +45,7 @@ from agentmem.types.prompt import (
     common_prefix,
     freeze,
 )
+from agentmem.types.recalled import RecalledHit
 from agentmem.types.sessions import (
     MAX_NAME_CHARS,
     BranchInfo,
@@ -80,6 +81,7 @@ __all__ = [
     "PinScope",
     "Prompt",
     "ReasoningPart",
+    "RecalledHit",
     "Reply",
     "Reuse",
     "Role",

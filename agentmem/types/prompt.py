@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NewType
 
 from agentmem.types.messages import BranchId, Message
+from agentmem.types.recalled import RecalledHit
 from agentmem.types.text import check_text
 
 AssemblyId = NewType("AssemblyId", int)
@@ -215,6 +216,8 @@ class Prompt:
     """Which tokenizer and template counted."""
 
     assembly_id: AssemblyId | None = None
+    recalled: tuple[RecalledHit, ...] = ()
+    """What was recalled for this prompt, the best first."""
 
     @property
     def num_tokens(self) -> int:
@@ -239,6 +242,7 @@ class Prompt:
             *(f"{tier}: {num} tokens" for tier, num in self.tokens_by_tier.items()),
             *(f"pin {key}, version {version}" for key, version in self.pins),
             *(span.explain() for span in self.layout),
+            *(hit.explain() for hit in self.recalled),
             *(record.explain() for record in self.truncations),
             self.reuse.explain(),
         ]
