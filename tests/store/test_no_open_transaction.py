@@ -16,13 +16,12 @@ from agentmem.types import ToolCall
 
 
 class Watch:
-    """Counts the transactions that each thread has begun and not ended."""
+    """Knows for each thread whether a transaction has begun and not ended."""
 
     def __init__(self, engine):
         self.num_begun = 0
         self._open = Counter()
-        # Before the engine's own, which fails where another writer is first.
-        event.listen(engine, "begin", self._begun, insert=True)
+        event.listen(engine, "begin", self._begun)
         event.listen(engine, "commit", self._ended)
         event.listen(engine, "rollback", self._ended)
 
@@ -31,11 +30,12 @@ class Watch:
         return self._open[threading.get_ident()]
 
     def _begun(self, _connection):
-        self._open[threading.get_ident()] += 1
+        self._open[threading.get_ident()] = 1
         self.num_begun += 1
 
     def _ended(self, _connection):
-        self._open[threading.get_ident()] -= 1
+        # Not one less: a lock that did not come is rolled back without having begun.
+        self._open[threading.get_ident()] = 0
 
 
 class WatchingModel(ScriptedModel):
