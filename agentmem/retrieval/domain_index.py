@@ -48,6 +48,7 @@ class DomainIndex:
         files: IndexFiles | None = None,
     ) -> None:
         self.lock = threading.RLock()
+        self._saving = threading.Lock()
         self.domain = domain
         self._archive = archive
         self._embedder = embedder
@@ -133,7 +134,7 @@ class DomainIndex:
                 self._begin()
                 self.catch_up()
             elif gone:
-                self.remove(gone)
+                self._remove_leftovers(gone)
             else:
                 return self._hits(query, ranking, [stored[one] for one in message_ids])
 
@@ -151,6 +152,7 @@ class DomainIndex:
         """Take note that the file is gone."""
         if self.vectors is not None:
             self.vectors.num_changes += len(self.vectors.index)
+            self.vectors.has_leftovers = False
 
     def save(self) -> None:
         """
@@ -161,13 +163,23 @@ class DomainIndex:
         """
         if self._files is None or self.vectors is None:
             return
+        with self._saving:
+            self._save(self._files)
+
+    def _save(self, files: IndexFiles) -> None:
         with self.lock:
             vectors = self.vectors
+            assert vectors is not None, "an index lost its vectors"
             num_changes = vectors.num_changes
+            had_leftovers, vectors.has_leftovers = vectors.has_leftovers, False
             saved = vectors.snapshot(self.catalog, self.marks.values)
-        with self._files.turn():
-            kept = _still_held(self._archive, self.domain, saved)
-            generation = self._files.save(self.domain, kept)
+        try:
+            with files.turn():
+                kept = _still_held(self._archive, self.domain, saved)
+                generation = files.save(self.domain, kept)
+        except BaseException:
+            vectors.has_leftovers |= had_leftovers
+            raise
         with self.lock:
             vectors.num_changes -= num_changes
             vectors.generation = generation
@@ -223,7 +235,13 @@ class DomainIndex:
 
     def _forget_branch(self, branch_id: BranchId) -> None:
         rows: Int64s = np.flatnonzero(self.catalog.branch_ids == branch_id)
-        self.remove(MessageId(i) for i in self.catalog.message_ids[rows].tolist())
+        self._remove_leftovers(MessageId(i) for i in self.catalog.message_ids[rows].tolist())
+
+    def _remove_leftovers(self, message_ids: Iterable[MessageId]) -> None:
+        """Forget what another process deleted; this one's file may have it still."""
+        self.remove(message_ids)
+        if self.vectors is not None:
+            self.vectors.has_leftovers = True
 
 
 def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedVectors:

@@ -43,6 +43,8 @@ class DomainVectors:
         """The row of each message that has no vector yet."""
         self.num_changes = 0
         """Vectors that came or went since the file was read or written."""
+        self.has_leftovers = False
+        """Whether the file may have vectors of what was deleted."""
         self.generation: int | None = None
         """Of the file that was read or written last."""
         self.complaint: str | None = None
@@ -108,7 +110,7 @@ class DomainVectors:
         self.index.add(rows[is_held], saved.vectors[is_held])
         for message_id in set(saved.message_ids[is_held].tolist()):
             del self.missing[message_id]
-        self.num_changes += int(np.count_nonzero(~is_held))
+        self.has_leftovers |= not is_held.all()
 
     def _take(self, embeddings: Sequence[Embedding]) -> None:
         dimension = self.index.dimension

@@ -112,8 +112,11 @@ class HybridRecall:
         with index.lock:
             hits = index.find(query, vector)
         self._library.trim()
-        if is_behind and self._worker is not None:
-            self._worker.wake_if_idle()
+        if self._worker is not None:
+            if is_behind:
+                self._worker.wake_if_idle()
+            if self._library.is_due(index):
+                self._worker.wake()
         return tuple(hits)
 
     def added(self) -> None:

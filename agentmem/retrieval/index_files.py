@@ -142,6 +142,17 @@ class IndexFiles:
             _sync(self._folder)
         return has_removed
 
+    def tidy(self) -> None:
+        """
+        Remove what processes that were killed have left.
+
+        Raises:
+            IndexFileError: something cannot be removed.
+        """
+        if self.has_files():
+            with self.turn():
+                self._remove_unfinished()
+
     def has_files(self) -> bool:
         """Tell whether there is anything that could hold what was deleted."""
         return self._folder.is_dir()

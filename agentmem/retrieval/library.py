@@ -63,6 +63,7 @@ class Library:
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Domain, DomainIndex] = OrderedDict()
         self._save_at = float("-inf")
+        self._is_tidy = False
 
     def get(self, domain: Domain) -> DomainIndex:
         """Give the index of *domain*, which may have to catch up."""
@@ -131,20 +132,25 @@ class Library:
         A file that cannot be written is no failure: it is logged and shown, and what is in memory
         goes on to be used.
         """
+        if self._files is not None and not self._is_tidy:
+            self._is_tidy = True
+            self._try(self._files.tidy)
         for index in self._loaded():
             if not closing and index.vectors is not None:
                 divide(index.vectors.index, index.lock)
-            if not self._is_due(index, closing=closing):
-                continue
-            try:
-                index.save()
-            except AgentMemError as error:
-                self._save_at = time.monotonic() + _PAUSE_S
-                if self.file_error != str(error):
-                    _log.warning("an index is kept in memory alone: %s", error)
-                self.file_error = str(error)
-            else:
-                self.file_error = None
+            if self.is_due(index, closing=closing):
+                self._try(index.save)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except AgentMemError as error:
+            self._save_at = time.monotonic() + _PAUSE_S
+            if self.file_error != str(error):
+                _log.warning("an index is kept in memory alone: %s", error)
+            self.file_error = str(error)
+        else:
+            self.file_error = None
 
     def num_file_bytes(self, domain: Domain) -> int | None:
         """Give the size of the file of *domain*; None if there is none."""
@@ -154,11 +160,14 @@ class Library:
         with self._lock:
             return list(self._indexes.values())
 
-    def _is_due(self, index: DomainIndex, *, closing: bool) -> bool:
+    def is_due(self, index: DomainIndex, *, closing: bool = False) -> bool:
+        """Tell whether the file of *index* should be written now."""
         if index.vectors is None or self._files is None:
             return False
         if not closing and time.monotonic() < self._save_at:
             return False
+        if index.vectors.has_leftovers:
+            return True
         num = index.vectors.num_changes
         size = len(index.vectors.index)
         if closing:

@@ -87,3 +87,32 @@ def test_what_cannot_be_removed_is_told_to_whoever_deletes(open_filed, saved, mo
     monkeypatch.setattr(type(saved), "unlink", refuse)
     with pytest.raises(IndexFileError, match="read-only"):
         recall.forget(SCOPE, [21])
+
+
+def test_a_large_file_loses_the_little_that_was_deleted_without_a_close(filed, open_filed, folder):
+    filed.append(1, *(f"museum {n}" for n in range(200)))
+    with_secret = open_filed()
+    assert with_secret.wait(10)
+    search(with_secret)
+    with_secret.close()
+    (path,) = folder.glob("*.vectors")
+    secret = vector_of(filed, 21)
+    assert secret in path.read_bytes()
+    filed.empty(21)
+    recall = open_filed()
+
+    search(recall)
+    assert recall.wait(10)
+
+    assert secret not in path.read_bytes()
+    assert vector_of(filed, 100) in path.read_bytes()
+
+
+def test_what_a_killed_process_left_half_written_goes(open_filed, saved, folder):
+    (folder / "half.part").write_bytes(saved.read_bytes()[:1000])
+    recall = open_filed()
+
+    search(recall)
+    assert recall.wait(10)
+
+    assert not (folder / "half.part").exists()
