@@ -17,6 +17,7 @@ from agentmem.errors import DamagedFileError as DamagedFileError
 from agentmem.errors import DamagedIndexError as DamagedIndexError
 from agentmem.errors import DatabaseBusyError as DatabaseBusyError
 from agentmem.errors import DatabaseUrlError as DatabaseUrlError
+from agentmem.errors import DeadlineError as DeadlineError
 from agentmem.errors import IndexFileError as IndexFileError
 from agentmem.errors import InferenceError as InferenceError
 from agentmem.errors import InvalidInputError as InvalidInputError
@@ -24,6 +25,7 @@ from agentmem.errors import InvalidTextError as InvalidTextError
 from agentmem.errors import ModelLoadError as ModelLoadError
 from agentmem.errors import OutOfBlocksError as OutOfBlocksError
 from agentmem.errors import PinNotFoundError as PinNotFoundError
+from agentmem.errors import QueueFullError as QueueFullError
 from agentmem.errors import RetrievalError as RetrievalError
 from agentmem.errors import RetrieverClosedError as RetrieverClosedError
 from agentmem.errors import SchemaVersionError as SchemaVersionError
@@ -70,6 +72,7 @@ __all__ = [
     "DamagedIndexError",
     "DatabaseBusyError",
     "DatabaseUrlError",
+    "DeadlineError",
     "DiscardOldResults",
     "ExtractiveSummarizer",
     "FinishReason",
@@ -92,6 +95,7 @@ __all__ = [
     "Policy",
     "Prompt",
     "PromptDiff",
+    "QueueFullError",
     "ReasoningPart",
     "Reply",
     "ReplyStream",

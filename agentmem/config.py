@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from agentmem.errors import ConfigError
 
+MAX_LOGPROBS = 50
+"""The most tokens that can be named beside a chosen one."""
+
 
 def _require(*, ok: bool, message: str) -> None:
     if not ok:
@@ -110,21 +113,40 @@ class Sampling:
         temperature: 0 is greedy.
         top_p: the smallest set of tokens with this much probability; 1 is off.
         top_k: the *top_k* likeliest tokens; None is off.
+        min_p: only tokens with this share of the likeliest one's probability; 0 is off.
+        repetition_penalty: divides the score of what the prompt or the answer has said already;
+            1 is off.
         seed: of this request's own generator; None takes a fresh one.
         stop: strings that end the text; they are not part of it.
+        stop_ids: tokens that end the text besides the model's own; they are not part of it.
+        logprobs: how many of the likeliest tokens to name with each token; None names none, and
+            0 the chosen one alone.
     """
 
     max_tokens: int | None = None
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int | None = None
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        given = ("max_tokens", "top_k", "seed")
+        given = ("max_tokens", "top_k", "seed", "logprobs")
         _require_ints(self, *(name for name in given if getattr(self, name) is not None))
-        _require_numbers(self, "temperature", "top_p")
+        _require_numbers(self, "temperature", "top_p", "min_p", "repetition_penalty")
+        _require(ok=0 <= self.min_p <= 1, message=f"min_p must be in [0, 1], got {self.min_p}")
+        _require(
+            ok=0 < self.repetition_penalty < float("inf"),
+            message=f"repetition_penalty must be over 0, got {self.repetition_penalty}",
+        )
+        _require(
+            ok=self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS,
+            message=f"logprobs must be from 0 to {MAX_LOGPROBS}, got {self.logprobs}",
+        )
         _require(
             ok=self.seed is None or 0 <= self.seed < 1 << 63,
             message=f"seed must be from 0 to 2**63 - 1, got {self.seed}",
@@ -147,6 +169,11 @@ class Sampling:
             and all(isinstance(text, str) and text for text in self.stop),
             message=f"stop must be a tuple of non-empty strings, got {self.stop!r}",
         )
+        _require(
+            ok=isinstance(self.stop_ids, tuple)
+            and all(isinstance(one, int) and one >= 0 for one in self.stop_ids),
+            message=f"stop_ids must be a tuple of token ids, got {self.stop_ids!r}",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +187,10 @@ class InferenceConfig:
             device computes it fast and float32 elsewhere.
         block_size: token positions in one KV block.
         kv_bytes: memory for the KV pool; it is taken as it is needed, up to this.
-        prefill_chunk: prompt tokens in one forward pass.
+        prefill_chunk: tokens of one prompt in one forward pass.
+        max_num_batched_tokens: prompt tokens in one step, over all requests.
+        max_num_seqs: requests that run at once.
+        max_waiting: requests that wait at most; the next one is refused.
     """
 
     device: str = "auto"
@@ -168,13 +198,18 @@ class InferenceConfig:
     block_size: int = 16
     kv_bytes: int = 1 << 30
     prefill_chunk: int = 1024
+    max_num_batched_tokens: int = 2048
+    max_num_seqs: int = 16
+    max_waiting: int = 1024
 
     def __post_init__(self) -> None:
         _require(
             ok=self.dtype in {"auto", "float32", "bfloat16", "float16"},
             message=f"dtype must be auto, float32, bfloat16 or float16, got {self.dtype!r}",
         )
-        _require_ints(self, "block_size", "kv_bytes", "prefill_chunk")
-        for name in ("block_size", "kv_bytes", "prefill_chunk"):
+        sizes = ("block_size", "kv_bytes", "prefill_chunk", "max_num_batched_tokens")
+        counts = ("max_num_seqs", "max_waiting")
+        _require_ints(self, *sizes, *counts)
+        for name in (*sizes, *counts):
             value = getattr(self, name)
             _require(ok=value >= 1, message=f"{name} must be at least 1, got {value}")

@@ -23,7 +23,9 @@ Every exception of the package, in one tree.
     └── InferenceError
         ├── ModelLoadError                   no model can be loaded from there
         ├── OutOfBlocksError                 the KV pool has too few free blocks right now
-        └── AdmissionError                   the request can never fit this model or its pool
+        ├── AdmissionError                   the request can never fit this model or its pool
+        ├── QueueFullError                   too many requests wait already
+        └── DeadlineError (TimeoutError)     the request's time was over before it began
 
 Each also inherits the builtin that a stranger would catch. Numbers are attributes; the
 message says what happened, with the numbers, and what to do.
@@ -185,12 +187,49 @@ class AdmissionError(InferenceError):
     Attributes:
         needed: tokens of the prompt and the reply.
         limit: tokens that the model or its KV pool can hold.
+        free: tokens that the KV pool had room for at the moment; None where there is no pool.
     """
 
-    def __init__(self, *, needed: int, limit: int, reason: str) -> None:
+    def __init__(self, *, needed: int, limit: int, reason: str, free: int | None = None) -> None:
         self.needed = needed
         self.limit = limit
+        self.free = free
+        now = "" if free is None else f" (free now: {free})"
         super().__init__(
-            f"the request needs {needed} tokens but {reason} holds {limit}: shorten the prompt, "
-            "lower max_tokens, or raise the limit"
+            f"the request needs {needed} tokens but {reason} holds {limit}{now}: shorten the "
+            "prompt, lower max_tokens, or raise the limit"
+        )
+
+
+class QueueFullError(InferenceError):
+    """
+    Too many requests wait already; this one was not taken.
+
+    Attributes:
+        waiting: how many wait.
+        limit: how many may.
+    """
+
+    def __init__(self, *, waiting: int, limit: int) -> None:
+        self.waiting = waiting
+        self.limit = limit
+        super().__init__(
+            f"{waiting} requests wait already and the queue holds {limit}: try again later, or "
+            "raise InferenceConfig.max_waiting"
+        )
+
+
+class DeadlineError(InferenceError, TimeoutError):
+    """
+    The request's time was over before it had a token.
+
+    Attributes:
+        timeout_s: the time that it was given, in seconds.
+    """
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        super().__init__(
+            f"the request had no token after its {timeout_s:g} s: give it more time or a higher "
+            "priority, or let fewer requests run at once"
         )

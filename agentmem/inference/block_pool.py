@@ -5,7 +5,7 @@ What a block holds is for `prefix_cache` to know; where its tensors are, for `kv
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NewType
 
 from agentmem.errors import ConfigError, OutOfBlocksError
@@ -29,10 +29,14 @@ class BlockPool:
         if num_blocks < 1:
             raise ConfigError(f"num_blocks must be at least 1, got {num_blocks}")
         self.num_blocks = num_blocks
+        self.reset()
+
+    def reset(self) -> None:
+        """Free all blocks, whoever holds them."""
         # What was freed last comes out first, so that blocks which were never touched, and have
         # no memory yet, are taken last.
-        self._free = deque(BlockId(i) for i in range(1, num_blocks + 1))
-        self._num_holders = [0] * (num_blocks + 1)
+        self._free = deque(BlockId(i) for i in range(1, self.num_blocks + 1))
+        self._num_holders = [0] * (self.num_blocks + 1)
 
     @property
     def num_free(self) -> int:
@@ -79,3 +83,9 @@ class BlockPool:
         assert num_held + self.num_free == self.num_blocks, "a block was lost"
         assert self._num_holders[NULL_BLOCK] == 0, "the null block was handed out"
         assert all(self._num_holders[block] == 0 for block in self._free), "a free block is held"
+
+    def check_holders(self, expected: Mapping[BlockId, int]) -> None:
+        """Assert that each block has as many holders as *expected*, and none where it is not."""
+        for block in map(BlockId, range(1, self.num_blocks + 1)):
+            found, wanted = self._num_holders[block], expected.get(block, 0)
+            assert found == wanted, f"block {block} has {found} holders and not {wanted}"

@@ -15,8 +15,10 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
 
+from agentmem.inference import batch_probes as probes
 from agentmem.inference.kv_tensors import KVLayout
-from agentmem.inference.paged_cache import PagedCache, RunLayer
+from agentmem.inference.paged_cache import PagedCache, RunLayer, Window
+from agentmem.inference.shared_attention import knows_attention, shared_attention
 
 # The names under which models take a cache and give it back, newest first.
 _KEYWORDS = ("cache", "past_key_values", "cache_params", "state")
@@ -46,6 +48,7 @@ class CausalModel:
         parameters = inspect.signature(module.forward).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         self._keyword = next((name for name in _KEYWORDS if name in parameters), None)
+        self._takes_positions = "position_ids" in parameters
         self._options: dict[str, Any] = {"return_dict": True}
         if "use_cache" in parameters or takes_any:
             self._options["use_cache"] = True
@@ -54,6 +57,7 @@ class CausalModel:
         self.device: torch.device = module.device
         self.dtype: torch.dtype = module.dtype
         self.layout: KVLayout | None = None
+        self.can_batch = self.can_share = False
         self.refusal = self._reason_against_reuse()
         self._warm_up()
 
@@ -80,38 +84,86 @@ class CausalModel:
                 return frozenset([ids] if isinstance(ids, int) else ids)
         return frozenset()
 
-    def new_cache(self) -> PagedCache | OwnCache:
-        """Give an empty cache for one sequence."""
-        if self.refusal is not None:
-            return OwnCache()
-        return PagedCache(
-            [
-                RunLayer() if kind in (DynamicLayer, DynamicSlidingWindowLayer) else kind()
-                for kind in self._layer_kinds()
-            ]
-        )
+    @property
+    def knows_attention(self) -> bool:
+        """Tell whether a prefix may be tried as a part that rows share."""
+        kinds = set(self._layer_kinds())
+        return self._takes_positions and kinds == {DynamicLayer} and knows_attention(self._config)
+
+    def new_cache(self) -> PagedCache:
+        """Give an empty cache for the rows of one run."""
+        assert self.refusal is None, "this model keeps a cache of its own"
+        window = Window()
+        kept = (DynamicLayer, DynamicSlidingWindowLayer)
+        layers = [RunLayer(window) if kind in kept else kind() for kind in self._layer_kinds()]
+        return PagedCache(layers, window, self.device)
 
     @torch.inference_mode()
-    def forward(self, token_ids: Sequence[int], cache: PagedCache | OwnCache) -> Tensor:
+    def forward(
+        self,
+        rows: Sequence[Sequence[int]],
+        cache: PagedCache,
+        positions: Sequence[int] | None = None,
+    ) -> Tensor:
         """
-        Run the model over *token_ids*, which follow what *cache* holds.
+        Run the model over new tokens of each row, which follow what *cache* holds of it.
+
+        Args:
+            rows: token ids, at least one for each row.
+            cache: what the rows have behind them; if the pass fails, it is as it was.
+            positions: where each row's first new token stands, if not at the end of the cache.
+
+        Returns the logits after the last token of each row, in float32 on the CPU.  # (rows, vocab)
+        """
+        counts = [len(row) for row in rows]
+        mask = cache.begin(counts)
+        options = dict(self._options)
+        options[str(self._keyword)] = cache
+        if mask is not None:
+            options["attention_mask"] = mask.long().to(self.device)
+        if positions is not None and self._takes_positions:
+            options["position_ids"] = self._position_ids(counts, positions)
+        longest = max(counts)
+        ids = torch.tensor(
+            [[0] * (longest - len(row)) + list(row) for row in rows],
+            dtype=torch.long,
+            device=self.device,
+        )  # (rows, longest)
+        if cache.is_sharing:
+            with shared_attention(self._config):
+                outputs = self._module(input_ids=ids, shared_prefix=cache, **options)
+        else:
+            outputs = self._module(input_ids=ids, **options)
+        logits: Tensor = outputs.logits[:, -1].float().cpu()
+        cache.commit(counts)
+        return logits
+
+    @torch.inference_mode()
+    def forward_own(self, token_ids: Sequence[int], cache: OwnCache) -> Tensor:
+        """
+        Run a model without block reuse over *token_ids*, which follow what *cache* holds.
 
         Returns the logits after the last of them, in float32 on the CPU.  # (vocab,)
         """
         options = dict(self._options)
-        if isinstance(cache, PagedCache):
-            options[str(self._keyword)] = cache
-        elif self._keyword is None:
+        if self._keyword is None:
             cache.token_ids.extend(token_ids)
             token_ids = cache.token_ids
         elif cache.state is not None:
             options[self._keyword] = cache.state
         ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)  # (1, tokens)
         outputs = self._module(input_ids=ids, **options)
-        if isinstance(cache, OwnCache) and self._keyword is not None:
+        if self._keyword is not None:
             cache.state = getattr(outputs, self._keyword)
         logits: Tensor = outputs.logits[0, -1]
         return logits.float().cpu()
+
+    def _position_ids(self, counts: Sequence[int], positions: Sequence[int]) -> Tensor:
+        """Count from where each row stands, with 0 for padding: (rows, longest)."""
+        longest = max(counts)
+        firsts = [at - (longest - new) for at, new in zip(positions, counts, strict=True)]
+        ids = torch.tensor(firsts)[:, None] + torch.arange(longest)
+        return ids.clamp_(min=0).to(self.device)
 
     def _layer_kinds(self) -> list[type]:
         return [type(layer) for layer in DynamicCache(config=self._config).layers]
@@ -131,18 +183,22 @@ class CausalModel:
         return None
 
     def _warm_up(self) -> None:
-        """Run two small passes: they pay for set-up, and show the shapes."""
+        """Run small passes: they pay for set-up, show the shapes, and what can be batched."""
         ids = [i % self.vocab_size for i in range(_WARM_UP_TOKENS)]
+        if self.refusal is not None:
+            own = OwnCache()
+            self.forward_own(ids, own)
+            self.forward_own(ids[:1], own)
+            return
         cache = self.new_cache()
         try:
-            self.forward(ids, cache)
-            self.forward(ids[:1], cache)
-            if isinstance(cache, PagedCache):
-                self.layout = cache.layout()
+            self.forward([ids], cache)
+            self.forward([ids[:1]], cache)
+            self.layout = cache.layout()
+            self.can_batch = probes.can_batch(self)
+            self.can_share = self.can_batch and probes.can_share(self)
         except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
             # The model wants a cache of its own making: let it have that.
-            if self.refusal is not None:
-                raise
             self.refusal = f"it does not run with our cache ({type(error).__name__}: {error})"
             self._warm_up()
 

@@ -1,30 +1,33 @@
 """
-Runs sequences: match the prefix, prefill in chunks, decode, publish, give everything back.
+An engine that many threads share: they add requests, wait for tokens, and leave when they like.
 
-Each step takes the engine's lock and leaves the accounts in order, so threads take turns step
-by step and a stream that its reader left alone blocks nobody.
+Nobody but the callers moves it: whoever waits for a token takes a step, for everybody, unless
+another is in one. So there is no thread to leak and no idle loop. A step holds the lock; what
+comes or ends in the meantime is put aside and taken up by whoever has the lock.
 """
 
 import threading
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as TokenIds
 from contextlib import contextmanager
 
-from torch import Tensor
-
 from agentmem.config import InferenceConfig
-from agentmem.errors import AdmissionError, ConfigError, InferenceError, OutOfBlocksError
+from agentmem.errors import ConfigError, InferenceError, QueueFullError
+from agentmem.inference.admission import Admission
+from agentmem.inference.batcher import Batcher
 from agentmem.inference.block_pool import BlockPool
 from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.kv_usage import KVUsage
-from agentmem.inference.paged_cache import PagedCache
 from agentmem.inference.prefix_cache import PrefixCache
-from agentmem.inference.sequence import Sequence
+from agentmem.inference.runner import Runner
+from agentmem.inference.scheduler import Limits, Scheduler
+from agentmem.inference.sequence import Sequence, State
 
-_PATIENCE_S = 30.0
-"""How long a request waits for blocks that other requests hold."""
+_LOOK_AGAIN_S = 1.0
+"""Nobody relies on it: who stops driving wakes the others."""
 
 
 class Engine:
@@ -33,7 +36,7 @@ class Engine:
 
     Args:
         model: the model to run.
-        config: the size of the pool, of its blocks and of a prefill chunk.
+        config: the size of the pool, of its blocks and of a step.
         fingerprint: names the weights; part of each block's key.
         context_window: tokens that one sequence may have.
     """
@@ -43,14 +46,12 @@ class Engine:
     ) -> None:
         self._model = model
         self._config = config
-        self._context_window = context_window
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._arrived: deque[Sequence] = deque()
         self._ended: deque[Sequence] = deque()
-        self._refused: Counter[str] = Counter()
-        self._reserved = 0
+        self._waiters: dict[int, threading.Event] = {}
         self._closed = False
-        num_blocks = self._num_blocks()
+        num_blocks = _num_blocks(model, config)
         self._pool = BlockPool(max(num_blocks, 1))
         key = f"{fingerprint}:{model.dtype}"
         self._prefixes = PrefixCache(self._pool, block_size=config.block_size, model=key)
@@ -59,100 +60,107 @@ class Engine:
             self._tensors = KVTensors(
                 model.layout, block_size=config.block_size, num_blocks=num_blocks
             )
+        self._scheduler = Scheduler(
+            Limits(
+                max_num_seqs=config.max_num_seqs,
+                max_num_batched_tokens=config.max_num_batched_tokens,
+                prefill_chunk=config.prefill_chunk,
+            )
+        )
+        self._admission = Admission(
+            block_size=config.block_size,
+            num_blocks=num_blocks if self._tensors is not None else None,
+            context_window=context_window,
+        )
+        self._batcher = Batcher(
+            self._scheduler,
+            self._admission,
+            self._prefixes,
+            Runner(model, self._tensors),
+            refusal=model.refusal,
+        )
 
     @property
     def refused_reuse(self) -> Mapping[str, int]:
         """Why requests could not reuse a prefix, and how many."""
-        return dict(self._refused)
+        return dict(self._batcher.refused)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Count what was done: tokens of prompts and of answers, passes, preemptions, forks."""
+        return dict(self._batcher.counts)
 
     def admit(self, num_prompt: int, max_tokens: int | None) -> int:
         """
-        Tell how many tokens may be generated after a prompt of *num_prompt*.
+        Tell how many tokens may be generated after a prompt of *num_prompt*. It never waits.
 
         Raises:
             AdmissionError: prompt and reply can never fit.
+            QueueFullError: too many requests wait already.
         """
-        limit, reason = self._context_window, "the model's context window"
-        capacity = self._pool.num_blocks * self._config.block_size
-        if self._tensors is not None and capacity < limit:
-            limit, reason = capacity, "the KV pool (InferenceConfig.kv_bytes)"
-        needed = num_prompt + (1 if max_tokens is None else max_tokens)
-        if needed > limit:
-            raise AdmissionError(needed=needed, limit=limit, reason=reason)
-        return limit - num_prompt if max_tokens is None else max_tokens
+        free = self._prefixes.num_available
+        allowed = self._admission.check(num_prompt, max_tokens, free=free)
+        waiting = len(self._scheduler.waiting) + len(self._arrived)
+        if waiting >= self._config.max_waiting:
+            raise QueueFullError(waiting=waiting, limit=self._config.max_waiting)
+        return allowed
 
-    def start(self, token_ids: TokenIds[int], *, max_tokens: int, salt: str) -> Sequence:
-        """
-        Take the blocks of a request and find what is cached of its prompt.
+    def add(self, sequence: Sequence) -> None:
+        """Put an admitted request into the queue. It never waits."""
+        if self._closed:
+            raise _closed()
+        self._arrived.append(sequence)
 
-        Raises:
-            OutOfBlocksError: other requests held too many blocks for too long.
+    def step(self) -> bool:
+        """Take one step for all sequences; tell whether there was anything to do."""
+        with self._locked():
+            return self._step()
+
+    def drive(self, is_ready: Callable[[], bool], event: threading.Event) -> None:
         """
-        with self._step():
-            sequence = Sequence(
-                token_ids=list(token_ids),
-                num_prompt=len(token_ids),
-                salt=salt,
-                cache=self._model.new_cache(),
-            )
-            if self._tensors is None:
-                self._refused[str(self._model.refusal)] += 1
-            else:
-                self._take_blocks(sequence, max_tokens)
+        Take steps, in turn with others who wait, until *is_ready*.
+
+        Args:
+            is_ready: tells whether the caller has what it waits for.
+            event: set by the caller's reader when that may be so, and when somebody else stops.
+        """
+        self._waiters[id(event)] = event
         try:
-            with self._step():
-                self._load_prefix(sequence)
-        except BaseException:
-            self.end(sequence)
-            raise
-        return sequence
+            while True:
+                event.clear()
+                if is_ready():
+                    return
+                if not self._try_step():
+                    event.wait(_LOOK_AGAIN_S)
+        finally:
+            del self._waiters[id(event)]
+            self._wake()
 
-    def prefill(self, sequence: Sequence) -> Tensor:  # (vocab,)
-        """Compute what is missing of the prompt; give the logits after it."""
-        chunk = self._config.prefill_chunk if self._tensors else sequence.num_prompt
-        while True:
-            with self._step():
-                end = min(sequence.num_computed + chunk, sequence.num_prompt)
-                logits = self._compute(sequence, end)
-                self._publish(sequence)
-            if end == sequence.num_prompt:
-                return logits
-
-    def decode(self, sequence: Sequence, token_id: int) -> Tensor:  # (vocab,)
-        """Append *token_id* and give the logits after it."""
-        with self._step():
-            sequence.token_ids.append(token_id)
-            return self._compute(sequence, len(sequence.token_ids))
-
-    def end(self, sequence: Sequence) -> None:
+    def cancel(self, sequence: Sequence) -> None:
         """
-        Publish what was computed and give the blocks back. Can be called twice.
+        End *sequence*, publish what it computed and give its blocks back. Can be called twice.
 
         It never waits: it may be called by the garbage collector, in the middle of a step of
         the same thread. If the lock is held, whoever holds it finishes the work.
         """
         self._ended.append(sequence)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._drain()
-            finally:
-                self._lock.release()
+        self._finish_ended()
 
     def discard(self, token_ids: TokenIds[int], *, keep: int, salt: str) -> int:
         """Drop what is cached of *token_ids* behind the first *keep*; tell how many blocks."""
-        with self._step():
+        with self._locked():
             return self._prefixes.discard(token_ids, keep=keep, salt=salt)
 
     def forget(self, *, salt: str) -> None:
         """Drop all that is cached under *salt*, and overwrite it with zeros."""
-        with self._step():
+        with self._locked():
             freed = self._prefixes.forget(salt=salt)
             if self._tensors is not None:
                 self._tensors.erase(freed)
 
     def usage(self) -> KVUsage:
         """Tell where the blocks are."""
-        with self._step():
+        with self._locked():
             total = self._pool.num_blocks if self._tensors else 0
             free = self._pool.num_free if self._tensors else 0
             cached = self._prefixes.num_cached
@@ -167,123 +175,105 @@ class Engine:
 
     def check(self) -> None:
         """Assert that the accounts agree. For tests and idle loops."""
-        with self._step():
-            self._prefixes.check()
-            assert 0 <= self._reserved <= self._prefixes.num_available, "too much was promised"
+        with self._locked():
+            self._prefixes.check(sequence.table for sequence in self._scheduler.running)
+            for sequence in self._scheduler.running:
+                assert sequence.num_written <= sequence.num_computed, "more written than computed"
+                assert sequence.state is State.RUNNING, "an ended sequence runs"
+            for sequence in self._scheduler.waiting:
+                assert not sequence.table, "a waiting sequence holds blocks"
 
     def close(self) -> None:
-        """Give the memory back; whatever still runs ends with an error at its next step."""
-        with self._step():
+        """Give the memory back; whatever still runs or waits ends with an error."""
+        with self._locked():
             self._closed = True
+            for sequence in self._batcher.alive():
+                self._batcher.end(sequence)
+                sequence.reader.fail(_closed())
             if self._tensors is not None:
                 self._tensors.release()
-            self._changed.notify_all()
 
-    def _num_blocks(self) -> int:
-        if self._model.layout is None:
-            return 0
-        block_bytes = self._model.layout.block_bytes(self._config.block_size)
-        # One more block is the null block.
-        num_blocks = self._config.kv_bytes // block_bytes - 1
-        if num_blocks < 1:
-            raise ConfigError(
-                f"kv_bytes {self._config.kv_bytes} holds less than two KV blocks of {block_bytes} "
-                "bytes: raise InferenceConfig.kv_bytes or lower block_size"
-            )
-        return num_blocks
+    def _step(self) -> bool:
+        try:
+            return self._batcher.step(time.monotonic())
+        except BaseException:
+            # A pass that fails leaves nothing behind. Anywhere else the accounts may be half
+            # written: they are made anew, and everybody starts over.
+            if not self._batcher.in_pass:
+                self._batcher.reset()
+            raise
+        finally:
+            self._batcher.in_pass = False
+
+    def _try_step(self) -> bool:
+        """Take a step, unless somebody else is in one or there is nothing to do."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._take_up()
+            return not self._closed and self._step()
+        finally:
+            self._take_up()
+            self._lock.release()
+            self._finish_ended()
 
     @contextmanager
-    def _step(self) -> Iterator[None]:
-        """Hold the lock, with the work of ended sequences done before and after."""
-        with self._lock:
-            if self._closed:
-                raise InferenceError("the model is closed: load it again")
-            self._drain()
-            try:
-                yield
-            finally:
-                self._drain()
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock, with what came and ended taken up before, and what ended after."""
+        try:
+            with self._lock:
+                if self._closed:
+                    raise _closed()
+                self._take_up()
+                try:
+                    yield
+                finally:
+                    self._take_up()
+        finally:
+            self._finish_ended()
+            self._wake()
 
-    def _drain(self) -> None:
-        """Finish the sequences that ended."""
+    def _wake(self) -> None:
+        """Let those who found the lock held try again; one of them goes on driving."""
+        for event in list(self._waiters.values()):
+            event.set()
+
+    def _take_up(self) -> None:
+        """Queue who came and finish who ended."""
+        while self._arrived:
+            sequence = self._arrived.popleft()
+            if self._closed:
+                sequence.reader.fail(_closed())
+            else:
+                self._batcher.add(sequence)
         while self._ended:
             sequence = self._ended.popleft()
-            if sequence.ended or self._closed:
-                continue
-            sequence.ended = True
+            if not self._closed:
+                self._batcher.end(sequence)
+
+    def _finish_ended(self) -> None:
+        """Finish who ended while the lock was being given back, unless somebody has it."""
+        while self._ended and self._lock.acquire(blocking=False):
             try:
-                self._publish(sequence)
+                self._take_up()
             finally:
-                self._prefixes.release(sequence.table)
-                self._reserved -= sequence.reserved
-                self._changed.notify_all()
+                self._lock.release()
+                self._wake()
 
-    def _take_blocks(self, sequence: Sequence, max_tokens: int) -> None:
-        # The last token is chosen and never computed, so it needs no slot.
-        last = sequence.num_prompt + max_tokens - 1
-        size = self._config.block_size
 
-        def fits() -> bool:
-            self._drain()
-            return self._closed or self._try_blocks(sequence, -(-last // size))
+def _closed() -> InferenceError:
+    return InferenceError("the model is closed: load it again")
 
-        if not self._changed.wait_for(fits, timeout=_PATIENCE_S):
-            raise OutOfBlocksError(
-                needed=-(-last // size),
-                free=self._prefixes.num_available - self._reserved,
-                total=self._pool.num_blocks,
-            )
-        if self._closed:
-            raise InferenceError("the model is closed: load it again")
 
-    def _try_blocks(self, sequence: Sequence, num_blocks: int) -> bool:
-        """Hold the cached prefix and reserve the rest of *num_blocks*, or leave all as it was."""
-        hits = self._prefixes.match(sequence.token_ids, salt=sequence.salt)
-        missing = num_blocks - len(hits)
-        if missing > self._prefixes.num_available - self._reserved:
-            self._prefixes.release(hits)
-            return False
-        sequence.table = hits
-        sequence.reserved = missing
-        self._reserved += missing
-        sequence.num_published = len(hits)
-        sequence.num_cached = len(hits) * self._config.block_size
-        return True
-
-    def _load_prefix(self, sequence: Sequence) -> None:
-        if sequence.num_cached and isinstance(sequence.cache, PagedCache) and self._tensors:
-            assert self._model.layout is not None, "there are tensors, so there is a layout"
-            sequence.cache.load(
-                self._tensors, self._model.layout, sequence.table, length=sequence.num_cached
-            )
-            sequence.num_computed = sequence.num_cached
-
-    def _compute(self, sequence: Sequence, end: int) -> Tensor:
-        """Run the model up to position *end*, with a block for each position."""
-        if self._tensors is not None:
-            missing = -(-end // self._config.block_size) - len(sequence.table)
-            if missing > 0:
-                sequence.table += self._prefixes.allocate(missing)
-                sequence.reserved -= missing
-                self._reserved -= missing
-        logits = self._model.forward(
-            sequence.token_ids[sequence.num_computed : end], sequence.cache
+def _num_blocks(model: CausalModel, config: InferenceConfig) -> int:
+    if model.layout is None:
+        return 0
+    block_bytes = model.layout.block_bytes(config.block_size)
+    # One more block is the null block.
+    num_blocks = config.kv_bytes // block_bytes - 1
+    if num_blocks < 1:
+        raise ConfigError(
+            f"kv_bytes {config.kv_bytes} holds less than two KV blocks of {block_bytes} "
+            "bytes: raise InferenceConfig.kv_bytes or lower block_size"
         )
-        sequence.num_computed = end
-        return logits
-
-    def _publish(self, sequence: Sequence) -> None:
-        """Write whole blocks that are new to the pool, then let others find them."""
-        if self._tensors is None or not isinstance(sequence.cache, PagedCache):
-            return
-        full = sequence.num_computed // self._config.block_size
-        if full <= sequence.num_published:
-            return
-        new = sequence.table[sequence.num_published : full]
-        sequence.cache.save(self._tensors, new, first=sequence.num_published)
-        sequence.table[:full] = self._prefixes.insert(
-            sequence.token_ids[: full * self._config.block_size],
-            sequence.table[:full],
-            salt=sequence.salt,
-        )
-        sequence.num_published = full
+    return num_blocks

@@ -1,77 +1,149 @@
 """One request from prompt to result: choose tokens, spell them, know when to stop."""
 
+import threading
 import time
+from collections import deque
 from collections.abc import Generator
 
+from torch import Tensor
+
+from agentmem.errors import DeadlineError
 from agentmem.inference.engine import Engine
 from agentmem.inference.sampler import Sampler
+from agentmem.inference.sequence import Sequence
 from agentmem.inference.text_stream import TextStream
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import FinishReason, Generation, Usage
 
 
-class TextGenerator:
+class Output:
     """
-    Turns requests into text.
+    What comes of one request: reads tokens off the engine and has chunks of text for the caller.
 
     Args:
-        engine: runs the model.
+        request: what is asked.
         counter: spells token ids.
         stop_ids: tokens that end a text and are not part of it.
+        max_tokens: how many tokens to generate at most.
+        started: when the request came, by ``perf_counter``.
+        only_result: whether the caller waits for the result and not for each piece.
     """
 
-    def __init__(self, engine: Engine, counter: ChatTokenizer, stop_ids: frozenset[int]) -> None:
-        self._engine = engine
+    def __init__(  # noqa: PLR0913 - the parts of one request, put together once
+        self,
+        request: GenerationRequest,
+        counter: ChatTokenizer,
+        stop_ids: frozenset[int],
+        *,
+        max_tokens: int,
+        started: float,
+        only_result: bool = False,
+    ) -> None:
         self._counter = counter
-        self._stop_ids = stop_ids
-
-    def stream(
-        self, request: GenerationRequest, *, max_tokens: int, started: float
-    ) -> Generator[Chunk, None, None]:
-        """
-        Yield the text of an admitted request as it comes, and last the result.
-
-        Args:
-            request: what is asked.
-            max_tokens: how many tokens to generate at most.
-            started: when the request came, by ``perf_counter``.
-        """
-        sampler = Sampler(request.sampling)
-        text = TextStream(self._counter.decode, request.sampling.stop)
-        sequence = self._engine.start(
-            request.token_ids, max_tokens=max_tokens, salt=request.cache_salt
+        self._stop_ids = stop_ids | frozenset(request.sampling.stop_ids)
+        self._sampler = Sampler(request.sampling, request.token_ids)
+        self._text = TextStream(counter.decode, request.sampling.stop)
+        self._started = started
+        self._timeout_s = request.timeout_s
+        self._only_result = only_result
+        self._chunks: deque[Chunk] = deque()
+        self._error: BaseException | None = None
+        self._is_done = False
+        self._num_tokens = 0
+        self._ttft_s = 0.0
+        self.event = threading.Event()
+        self.sequence = Sequence(
+            token_ids=list(request.token_ids),
+            num_prompt=len(request.token_ids),
+            max_tokens=max_tokens,
+            reader=self,
+            salt=request.cache_salt,
+            priority=request.priority,
+            arrived=time.monotonic(),
         )
-        num_tokens = 0
-        reason = FinishReason.LENGTH
-        try:
-            logits = self._engine.prefill(sequence)
-            token_id = sampler.choose(logits)
-            ttft_s = time.perf_counter() - started
-            while True:
-                num_tokens += 1
-                piece = "" if token_id in self._stop_ids else text.add(token_id)
-                if piece:
-                    yield Chunk(text=piece)
-                if token_id in self._stop_ids or text.stopped:
-                    reason = FinishReason.STOP
-                    break
-                if num_tokens == max_tokens:
-                    break
-                token_id = sampler.choose(self._engine.decode(sequence, token_id))
-            rest = text.finish()
-        finally:
-            self._engine.end(sequence)
-        usage = Usage(
-            prompt_tokens=sequence.num_prompt,
-            cached_tokens=sequence.num_cached,
-            completion_tokens=num_tokens,
-            ttft_s=ttft_s,
-            total_s=time.perf_counter() - started,
-        )
-        ids = text.spelling_ids()
+        if self._timeout_s is not None:
+            self.sequence.deadline = self.sequence.arrived + self._timeout_s
+
+    def is_ready(self) -> bool:
+        """Tell whether `next_chunk` has something to give or to raise."""
+        return self._is_done if self._only_result else bool(self._chunks) or self._is_done
+
+    def next_chunk(self) -> Chunk:
+        """Give what has come, oldest first, or raise why nothing more will come."""
+        if self._chunks:
+            return self._chunks.popleft()
+        assert self._error is not None, "it is not ready"
+        raise self._error
+
+    def take(self, logits: Tensor) -> int | None:  # (vocab,)
+        """Choose the next token; None when the text is complete with it."""
+        if self._is_done:
+            return None
+        token_id = self._sampler.choose(logits)
+        if self._num_tokens == 0:
+            self._ttft_s = time.perf_counter() - self._started
+        self._num_tokens += 1
+        is_stop = token_id in self._stop_ids
+        self._give("" if is_stop else self._text.add(token_id))
+        if is_stop or self._text.stopped:
+            self._finish(FinishReason.STOP)
+        elif self._num_tokens == self.sequence.max_tokens:
+            self._finish(FinishReason.LENGTH)
+        return None if self._is_done else token_id
+
+    def fail(self, error: BaseException) -> None:
+        """Let the caller's next wait raise *error*."""
+        if not self._is_done:
+            self._error = error
+            self._is_done = True
+        self.event.set()
+
+    def expire(self) -> None:
+        """End with what was said until now; without a word, with an error."""
+        if self._num_tokens == 0:
+            self.fail(DeadlineError(timeout_s=self._timeout_s or 0.0))
+        elif not self._is_done:
+            self._finish(FinishReason.ABORT)
+
+    def _give(self, text: str) -> None:
+        if text:
+            self._chunks.append(Chunk(text=text))
+            if not self._only_result:
+                self.event.set()
+
+    def _finish(self, reason: FinishReason) -> None:
+        rest = self._text.finish()
+        ids = self._text.spelling_ids()
         if not self._counter.control_ids.isdisjoint(ids):
             # In the next prompt it is text, and text has no control tokens.
             ids = ()
-        result = Generation(text=text.text, token_ids=ids, finish_reason=reason, usage=usage)
-        yield Chunk(text=rest, result=result)
+        usage = Usage(
+            prompt_tokens=self.sequence.num_prompt,
+            cached_tokens=self.sequence.num_cached or 0,
+            completion_tokens=self._num_tokens,
+            ttft_s=self._ttft_s,
+            total_s=time.perf_counter() - self._started,
+        )
+        result = Generation(text=self._text.text, token_ids=ids, finish_reason=reason, usage=usage)
+        self._chunks.append(Chunk(text=rest, result=result))
+        self._is_done = True
+        self.event.set()
+
+
+def run(engine: Engine, output: Output) -> Generator[Chunk, None, None]:
+    """
+    Yield the text of an admitted request as it comes, and last the result.
+
+    Closing the generator cancels the request.
+    """
+    try:
+        engine.add(output.sequence)
+        while True:
+            engine.drive(output.is_ready, output.event)
+            chunk = output.next_chunk()
+            yield chunk
+            if chunk.result is not None:
+                return
+    finally:
+        engine.cancel(output.sequence)

@@ -46,7 +46,7 @@ class KVTensors:
 
     def __init__(self, layout: KVLayout, *, block_size: int, num_blocks: int) -> None:
         self._layout = layout
-        self._block_size = block_size
+        self.block_size = block_size
         self._row = sum(s.heads * s.dim for s in layout.shapes) * block_size
         self._num_rows = num_blocks + 1
         self._slab_rows = min(self._num_rows, max(1, SLAB_BYTES // layout.block_bytes(block_size)))
@@ -69,6 +69,23 @@ class KVTensors:
             data = self._slab(slab).index_select(0, rows)  # (blocks, row)
             for part, target in zip(self._parts(data), into, strict=True):
                 self._slots(target, first, len(rows)).copy_(part)
+
+    def gather(self, blocks: Sequence[BlockId]) -> list[Tensor]:
+        """Give the positions of *blocks*, one tensor (1, heads, slots, dim) per shape."""
+        slots = len(blocks) * self.block_size
+        layout = self._layout
+        out = [
+            torch.empty((1, s.heads, slots, s.dim), dtype=layout.dtype, device=layout.device)
+            for s in layout.shapes
+        ]
+        self.read(blocks, [tensor[0] for tensor in out])
+        return out
+
+    def copy(self, source: BlockId, target: BlockId) -> None:
+        """Copy one block over another."""
+        taken = self._slab(source // self._slab_rows)
+        row = taken[source % self._slab_rows]
+        self._slab(target // self._slab_rows)[target % self._slab_rows] = row
 
     def write(self, blocks: Sequence[BlockId], source: Sequence[Tensor], *, first: int) -> None:
         """
@@ -120,15 +137,15 @@ class KVTensors:
         """View rows as one tensor per shape."""
         offset = 0
         for shape in self._layout.shapes:
-            size = shape.heads * self._block_size * shape.dim
+            size = shape.heads * self.block_size * shape.dim
             yield data[:, offset : offset + size].view(
-                -1, shape.heads, self._block_size, shape.dim
+                -1, shape.heads, self.block_size, shape.dim
             )  # (blocks, heads, block_size, dim)
             offset += size
 
     def _slots(self, tensor: Tensor, first: int, count: int) -> Tensor:
         """View the slots of *count* blocks from block *first* on as rows of blocks."""
-        size = self._block_size
+        size = self.block_size
         run = tensor[:, first * size : (first + count) * size]  # (heads, count * size, dim)
         blocks = run.view(run.shape[0], count, size, run.shape[2])
         return blocks.transpose(0, 1)  # (blocks, heads, block_size, dim)

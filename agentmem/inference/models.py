@@ -14,7 +14,7 @@ from agentmem.errors import InferenceError, InvalidInputError
 from agentmem.inference import weights
 from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.engine import Engine
-from agentmem.inference.generation import TextGenerator
+from agentmem.inference.generation import Output, run
 from agentmem.inference.gguf_model import OnProgress
 from agentmem.inference.kv_usage import KVUsage
 from agentmem.inference.loading import choose_device, choose_dtype, load_module
@@ -141,31 +141,41 @@ class LocalModel:
         Raises:
             InvalidInputError: the prompt is empty or has ids that the model does not know.
             AdmissionError: prompt and reply can never fit.
+            QueueFullError: too many requests wait already.
+            DeadlineError: it had no token in its time; raised by the iterator.
         """
-        started = time.perf_counter()
-        engine = self._running()
-        ids = request.token_ids
-        if not ids or min(ids) < 0 or max(ids) >= self._vocab_size:
-            raise InvalidInputError(
-                f"a prompt needs token ids from 0 to {self._vocab_size - 1}, got "
-                + (f"{min(ids)} to {max(ids)}" if ids else "none")
-            )
-        max_tokens = engine.admit(len(ids), request.sampling.max_tokens)
-        generator = TextGenerator(engine, self._counter, self._stop_ids)
-        return generator.stream(request, max_tokens=max_tokens, started=started)
+        return run(self._running(), self._output(request))
 
     def generate(self, request: GenerationRequest) -> Generation:
         """
         Generate to the end and give the result.
 
         Raises:
-            InvalidInputError, AdmissionError: as `stream` does.
+            InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `stream` does.
         """
         result = None
-        for chunk in self.stream(request):
+        for chunk in run(self._running(), self._output(request, only_result=True)):
             result = chunk.result
         assert result is not None, "a stream ends with a result"
         return result
+
+    def _output(self, request: GenerationRequest, *, only_result: bool = False) -> Output:
+        started = time.perf_counter()
+        ids = request.token_ids
+        if not ids or min(ids) < 0 or max(ids) >= self._vocab_size:
+            raise InvalidInputError(
+                f"a prompt needs token ids from 0 to {self._vocab_size - 1}, got "
+                + (f"{min(ids)} to {max(ids)}" if ids else "none")
+            )
+        max_tokens = self._running().admit(len(ids), request.sampling.max_tokens)
+        return Output(
+            request,
+            self._counter,
+            self._stop_ids,
+            max_tokens=max_tokens,
+            started=started,
+            only_result=only_result,
+        )
 
     def discard_prefix(
         self, token_ids: Sequence[int], *, keep: int = 0, cache_salt: str = ""

@@ -8,8 +8,8 @@ at least as long as its children do, whichever way it is let go.
 
 import hashlib
 from array import array
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentmem.errors import OutOfBlocksError
@@ -38,7 +38,7 @@ class PrefixCache:
 
     def __init__(self, pool: BlockPool, *, block_size: int, model: str = "") -> None:
         self._pool = pool
-        self._block_size = block_size
+        self.block_size = block_size
         self._model = model
         self._entries: dict[bytes, _Entry] = {}
         self._by_block: dict[BlockId, _Entry] = {}
@@ -54,6 +54,35 @@ class PrefixCache:
     def num_available(self) -> int:
         """How many blocks `allocate` could give."""
         return self._pool.num_free + self.num_cached
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are."""
+        return self._pool.num_blocks
+
+    def keys(self, token_ids: Sequence[int], *, salt: str = "") -> list[bytes]:
+        """Name each whole block of *token_ids*: equal names, equal tokens and prefix and salt."""
+        key, keys = self._root(salt), []
+        for tokens in self._runs(token_ids):
+            key = _child_key(key, tokens)
+            keys.append(key)
+        return keys
+
+    def num_known(self, keys: Sequence[bytes]) -> int:
+        """Tell how many blocks, from the first on, are published under those names."""
+        return next((i for i, key in enumerate(keys) if key not in self._entries), len(keys))
+
+    def hold(self, blocks: Sequence[BlockId]) -> Sequence[BlockId]:
+        """Hold *blocks*, which somebody else holds, once more."""
+        for block in blocks:
+            self._pool.retain(block)
+        return blocks
+
+    def reset(self) -> None:
+        """Forget everything, whoever holds it: all blocks are free."""
+        self._pool.reset()
+        for table in (self._entries, self._by_block, self._idle):
+            table.clear()
 
     def match(self, token_ids: Sequence[int], *, salt: str = "") -> list[BlockId]:
         """
@@ -96,7 +125,7 @@ class PrefixCache:
             blocks: one block for each run of ``block_size`` tokens.
             salt: only requests with the same salt will find them.
         """
-        assert len(token_ids) == len(blocks) * self._block_size, "only whole blocks are published"
+        assert len(token_ids) == len(blocks) * self.block_size, "only whole blocks are published"
         held: list[BlockId] = []
         parent: _Entry | None = None
         root = key = self._root(salt)
@@ -138,7 +167,7 @@ class PrefixCache:
 
         A block stays if somebody uses it or if another cached block continues it.
         """
-        first = -(-keep // self._block_size)
+        first = -(-keep // self.block_size)
         chain = list(self._walk(token_ids, salt))
         num_discarded = 0
         for entry in reversed(chain[first:]):
@@ -166,17 +195,26 @@ class PrefixCache:
             self._pool.release([entry.block])
         return freed
 
-    def check(self) -> None:
-        """Assert that the tree, the idle list and the pool agree. For tests and idle loops."""
+    def check(self, tables: Iterable[Sequence[BlockId]] | None = None) -> None:
+        """
+        Assert that the tree, the idle list and the pool agree. For tests and idle loops.
+
+        Args:
+            tables: the blocks of each sequence that runs; if given, nobody else may hold any.
+        """
         self._pool.check()
+        if tables is not None:
+            holders = Counter(block for table in tables for block in table)
+            holders.update(list(self._by_block))
+            self._pool.check_holders(holders)
         assert len(self._entries) == len(self._by_block), "an entry has no block"
         num_children: dict[bytes, int] = {}
         for key, entry in self._entries.items():
             assert entry.key == key, "an entry is filed under another key"
             assert self._by_block[entry.block] is entry, "two entries share a block"
-            holders = self._pool.num_holders(entry.block)
-            assert holders >= 1, "a published block is free"
-            assert (holders == 1) == (entry.block in self._idle), "the idle list is wrong"
+            num_holders = self._pool.num_holders(entry.block)
+            assert num_holders >= 1, "a published block is free"
+            assert (num_holders == 1) == (entry.block in self._idle), "the idle list is wrong"
             if entry.parent is not None:
                 assert self._entries.get(entry.parent.key) is entry.parent, "an orphan entry"
                 num_children[entry.parent.key] = num_children.get(entry.parent.key, 0) + 1
@@ -210,8 +248,8 @@ class PrefixCache:
             parent = entry
 
     def _runs(self, token_ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        for end in range(self._block_size, len(token_ids) + 1, self._block_size):
-            yield tuple(token_ids[end - self._block_size : end])
+        for end in range(self.block_size, len(token_ids) + 1, self.block_size):
+            yield tuple(token_ids[end - self.block_size : end])
 
     def _root(self, salt: str) -> bytes:
         # Each extra is tagged by its kind and its length, so that no value can pose as another.

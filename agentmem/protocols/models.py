@@ -55,12 +55,16 @@ class GenerationRequest:
     """
     What is asked of a model.
 
-    *cache_salt* separates cached prefixes: only requests with the same salt share them.
+    *cache_salt* separates cached prefixes: only requests with the same salt share them. Of the
+    requests that wait, those with a higher *priority* begin first. A request that has no token
+    after *timeout_s* seconds is an error; one that has some ends with them.
     """
 
     token_ids: tuple[int, ...] = field(repr=False)
     sampling: Sampling
     cache_salt: str = ""
+    priority: int = 0
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

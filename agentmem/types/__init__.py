@@ -9,6 +9,7 @@ from agentmem.types.generation import (
     FinishReason,
     Generation,
     Reply,
+    TokenLogprob,
     Usage,
 )
 from agentmem.types.messages import (
@@ -94,6 +95,7 @@ __all__ = [
     "Summary",
     "TextPart",
     "Tier",
+    "TokenLogprob",
     "ToolCall",
     "TruncationRecord",
     "Turn",

@@ -13,6 +13,7 @@ class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,18 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprob:
+    """One generated token and how likely the model found it, before sampling narrowed it down."""
+
+    token_id: int
+    logprob: float
+    """Natural logarithm of the probability."""
+
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens with theirs, likeliest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """The result of one generation. *token_ids* spell *text*, stop tokens not included."""
 
@@ -50,6 +63,11 @@ class Generation:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     usage: Usage
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """One for each generated token, the one that stopped it too, if asked for."""
+
+    error: str | None = None
+    """What went wrong, where many results are given at once and one of them is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ def test_a_model_whose_state_cannot_be_reused_is_right_without_reuse(kind, setti
 
     for turn in range(2):
         chosen, result = greedy_ids(model, prompt, 12)
-        assert chosen == plain_ids(module, prompt, 12)[: len(chosen)]
-        assert len(chosen) == 11 or result.finish_reason == "stop"
+        assert chosen == plain_ids(module, prompt, 12)
         assert result.usage.cached_tokens == 0
         [(why, count)] = model.refused_reuse.items()
         assert reason in why
@@ -40,5 +39,5 @@ def test_a_model_without_any_cache_is_run_over_the_whole_text():
 
     chosen, _ = greedy_ids(model, prompt, 8)
 
-    assert chosen == plain_ids(module, prompt, 8)[:7]
+    assert chosen == plain_ids(module, prompt, 8)
     assert list(model.refused_reuse) == ["the model takes no key-value cache"]

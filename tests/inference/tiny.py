@@ -6,6 +6,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from agentmem.config import InferenceConfig, Sampling
 from agentmem.inference import LocalModel
+from agentmem.inference.generation import run
 from agentmem.inference.quiet import quiet_libraries
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.protocols import GenerationRequest
@@ -80,6 +81,13 @@ def tiny_model(kind="llama", *, module=None, **config):
     )
 
 
+def model_with_blocks(num_blocks, *, module=None, **config):
+    """A llama with a pool of that many blocks of 4 positions."""
+    module = module or tiny_module()
+    row = tiny_model(module=module)._engine._model.layout.block_bytes(4)
+    return tiny_model(module=module, kv_bytes=row * (num_blocks + 1), **config)
+
+
 def plain_ids(module, token_ids, max_tokens):
     """What the library's own greedy `generate` gives."""
     ids = torch.tensor([list(token_ids)])
@@ -97,20 +105,34 @@ def plain_ids(module, token_ids, max_tokens):
 
 def greedy_ids(model, token_ids, max_tokens, **request):
     """All tokens that our engine chooses, the stopping one included."""
+    [found] = greedy_batch(model, [token_ids], max_tokens, **request)
+    return found
+
+
+def greedy_batch(model, prompts, max_tokens, **request):
+    """For requests that run side by side, what `greedy_ids` gives for one."""
+    outputs = [model._output(ask(prompt, max_tokens, **request)) for prompt in prompts]
+    chosen = [spied(output) for output in outputs]
+    streams = [run(model._engine, output) for output in outputs]
+    results = [None] * len(streams)
+    while None in results:
+        for n, stream in enumerate(streams):
+            if results[n] is None:
+                results[n] = next(stream).result
+    return list(zip(chosen, results, strict=True))
+
+
+def spied(output):
+    """Give the list that the chosen tokens will stand in."""
     chosen = []
-    engine = model._engine
-    original = engine.decode
+    original = output._sampler.choose
 
-    def spy(sequence, token_id):
-        chosen.append(token_id)
-        return original(sequence, token_id)
+    def choose(logits):
+        chosen.append(original(logits))
+        return chosen[-1]
 
-    engine.decode = spy
-    try:
-        result = model.generate(ask(token_ids, max_tokens, **request))
-    finally:
-        del engine.decode
-    return chosen, result
+    output._sampler.choose = choose
+    return chosen
 
 
 def ask(token_ids, max_tokens, *, salt="", **sampling):

@@ -1,0 +1,266 @@
+"""
+One step for all sequences: start who may start, compute a bit of each, publish, hand out tokens.
+
+It ties policy to tensors and knows nothing of threads; `engine` calls it under a lock.
+"""
+
+from collections import Counter
+from collections.abc import Sequence as TokenIds
+
+from torch import Tensor
+
+from agentmem.errors import OutOfBlocksError
+from agentmem.inference.admission import Admission
+from agentmem.inference.prefix_cache import PrefixCache
+from agentmem.inference.runner import Runner
+from agentmem.inference.scheduler import Batch, Scheduler
+from agentmem.inference.sequence import Sequence, State
+
+
+class Batcher:
+    """
+    Moves sequences from the queue to their end.
+
+    Args:
+        scheduler: decides the order.
+        admission: decides how many may run.
+        prefixes: hands out and shares blocks.
+        runner: computes.
+        refusal: why nothing can be reused, if so; then no blocks are used.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        admission: Admission,
+        prefixes: PrefixCache,
+        runner: Runner,
+        *,
+        refusal: str | None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._admission = admission
+        self._prefixes = prefixes
+        self._runner = runner
+        self._refusal = refusal
+        self._forks: dict[int, list[Sequence]] = {}
+        self.refused: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.in_pass = False
+        """Whether the model computes; a failure there leaves nothing half done."""
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue *sequence*, or let it wait for the prompt that it is a fork of."""
+        parent = sequence.parent
+        if self._refusal is None:
+            whole = (sequence.num_prompt - 1) // self._prefixes.block_size
+            prompt = sequence.token_ids[: whole * self._prefixes.block_size]
+            sequence.keys = self._prefixes.keys(prompt, salt=sequence.salt)
+            if parent is not None and parent.num_generated == 0 and _is_alive(parent):
+                sequence.state = State.FORKING
+                self._forks.setdefault(id(parent), []).append(sequence)
+                return
+        self._scheduler.add(sequence)
+
+    def step(self, now: float) -> bool:
+        """Take one step; tell whether there was anything to do."""
+        self._expire(now)
+        self._start(now)
+        decoding = self._scheduler.decoding()
+        batches: list[Batch] = self._scheduler.prefills()
+        for batch in batches:
+            self._advance(batch, now)
+        alive = [sequence for sequence in decoding if sequence.is_decoding and _is_alive(sequence)]
+        for group in self._runner.groups(alive):
+            self._advance([(sequence, 1) for sequence in group], now)
+        return bool(batches or decoding)
+
+    def end(self, sequence: Sequence) -> None:
+        """Publish what *sequence* has computed and give back what it holds. Can be called twice."""
+        if sequence.state is State.ENDED:
+            return
+        if sequence.state is State.FORKING and sequence.parent is not None:
+            self._forks[id(sequence.parent)].remove(sequence)
+        self._let_go(sequence)
+        self._scheduler.remove(sequence)
+        for child in self._forks.pop(id(sequence), ()):
+            self._scheduler.add(child)
+
+    def reset(self) -> None:
+        """Make the accounts anew: nothing is cached, and all that run start over."""
+        self._prefixes.reset()
+        for sequence in list(self._scheduler.running):
+            self._scheduler.requeue(sequence)
+
+    def alive(self) -> list[Sequence]:
+        """Give all sequences that have not ended."""
+        forking = [child for children in self._forks.values() for child in children]
+        return [*self._scheduler.running, *self._scheduler.waiting, *forking]
+
+    def _expire(self, now: float) -> None:
+        for sequence in self.alive():
+            if sequence.deadline is not None and now >= sequence.deadline:
+                self.end(sequence)
+                sequence.reader.expire()
+
+    def _start(self, now: float) -> None:
+        for sequence, _ in self._scheduler.candidates(now, self._num_known):
+            # In order: whoever does not fit is not overtaken by what is smaller.
+            if not self._scheduler.has_room or not self._try_start(sequence):
+                break
+
+    def _num_known(self, sequence: Sequence) -> int:
+        return self._prefixes.num_known(sequence.keys)
+
+    def _try_start(self, sequence: Sequence) -> bool:
+        """Hold the cached prefix of *sequence* and let it run, or leave all as it was."""
+        if self._refusal is not None:
+            self.refused[self._refusal] += 1
+            sequence.num_cached = 0
+            self._scheduler.start(sequence)
+            return True
+        hits = self._prefixes.match(sequence.token_ids, salt=sequence.salt)
+        promised = sum(
+            max(self._admission.expected_blocks(other) - len(other.table), 0)
+            for other in self._scheduler.running
+        )
+        needed = self._admission.expected_blocks(sequence) - len(hits)
+        if self._scheduler.running and needed > self._prefixes.num_available - promised:
+            self._prefixes.release(hits)
+            return False
+        sequence.table = hits
+        sequence.num_published = len(hits)
+        sequence.num_computed = sequence.num_written = len(hits) * self._prefixes.block_size
+        if sequence.num_cached is None:
+            sequence.num_cached = sequence.num_computed
+            self.counts["cached_tokens"] += sequence.num_computed
+        self._scheduler.start(sequence)
+        return True
+
+    def _advance(self, batch: Batch, now: float) -> None:
+        """Compute the next tokens of each sequence of *batch*; where one fails, others go on."""
+        for sequence, count in batch:
+            if sequence.state is State.RUNNING:
+                self._ensure_blocks(sequence, count, now)
+        batch = [(one, count) for one, count in batch if one.state is State.RUNNING]
+        if not batch:
+            return
+        try:
+            logits = self._compute(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of one request alone
+            if len(batch) == 1:
+                self._fail(batch[0][0], error)
+            else:
+                for item in batch:
+                    self._advance([item], now)
+            return
+        for (sequence, count), row in zip(batch, logits, strict=True):
+            self._after(sequence, count, row)
+
+    def _compute(self, batch: Batch) -> Tensor:  # (sequences, vocab)
+        self.in_pass = True
+        logits = self._runner.compute([one for one, _ in batch], [count for _, count in batch])
+        self.in_pass = False
+        self.counts["passes"] += 1
+        return logits
+
+    def _after(self, sequence: Sequence, count: int, logits: Tensor) -> None:
+        """Publish and hand out what a pass has given."""
+        prompt = count > 1 or sequence.num_generated == 0
+        self.counts["prefill_tokens" if prompt else "decode_tokens"] += count
+        try:
+            if prompt:
+                self._publish(sequence)
+            if sequence.num_missing == 0:
+                for child in self._forks.pop(id(sequence), ()):
+                    self._fork(sequence, child, logits)
+                self._hand_out(sequence, logits)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of this request alone
+            self._fail(sequence, error)
+
+    def _hand_out(self, sequence: Sequence, logits: Tensor) -> None:  # (vocab,)
+        token_id = sequence.reader.take(logits)
+        if token_id is None:
+            self._admission.observe(sequence)
+            self.end(sequence)
+        else:
+            sequence.token_ids.append(token_id)
+
+    def _fork(self, parent: Sequence, child: Sequence, logits: Tensor) -> None:
+        """Let *child* go on from the prompt of *parent*: share whole blocks, copy the last."""
+        size = self._prefixes.block_size
+        whole = parent.num_computed // size
+        partial = len(parent.table) - whole
+        if not self._scheduler.has_room or self._prefixes.num_available < partial:
+            self._scheduler.add(child)
+            return
+        self._runner.save(parent, partial=True)
+        own = self._prefixes.allocate(partial)
+        if own:
+            self._runner.copy(parent.table[whole], own[0])
+        child.table = [*self._prefixes.hold(parent.table[:whole]), *own]
+        child.num_computed = child.num_written = child.num_cached = parent.num_computed
+        child.num_published = min(parent.num_published, whole)
+        self.counts["forks"] += 1
+        self._scheduler.admit(child)
+        try:
+            self._hand_out(child, logits)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of this request alone
+            self._fail(child, error)
+
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        self.end(sequence)
+        sequence.reader.fail(error)
+
+    def _ensure_blocks(self, sequence: Sequence, count: int, now: float) -> None:
+        """Give *sequence* a block for each position, from others if there is no other way."""
+        if self._refusal is not None:
+            return
+        last = sequence.num_computed + count
+        missing = -(-last // self._prefixes.block_size) - len(sequence.table)
+        while missing > self._prefixes.num_available:
+            victim = self._scheduler.victim(now)
+            if victim is None:
+                error = OutOfBlocksError(
+                    needed=missing,
+                    free=self._prefixes.num_available,
+                    total=self._prefixes.num_blocks,
+                )
+                self._fail(sequence, error)
+                return
+            self._preempt(victim)
+            if victim is sequence:
+                return
+        sequence.table += self._prefixes.allocate(max(missing, 0))
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self._let_go(sequence)
+        self._scheduler.requeue(sequence)
+        self._admission.preempted()
+        self.counts["preemptions"] += 1
+
+    def _let_go(self, sequence: Sequence) -> None:
+        """Publish what was computed, and give back blocks and buffers."""
+        try:
+            self._publish(sequence)
+        finally:
+            self._runner.drop(sequence)
+            self._prefixes.release(sequence.table)
+            sequence.table = []
+
+    def _publish(self, sequence: Sequence) -> None:
+        """Write whole blocks that are new to the pool, then let others find them."""
+        size = self._prefixes.block_size
+        full = sequence.num_computed // size
+        if self._refusal is not None or full <= sequence.num_published:
+            return
+        self._runner.save(sequence)
+        token_ids: TokenIds[int] = sequence.token_ids[: full * size]
+        sequence.table[:full] = self._prefixes.insert(
+            token_ids, sequence.table[:full], salt=sequence.salt
+        )
+        sequence.num_published = full
+
+
+def _is_alive(sequence: Sequence) -> bool:
+    return sequence.state in (State.WAITING, State.RUNNING)
