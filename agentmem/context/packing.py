@@ -62,7 +62,9 @@ class _Page:
         """Take up *hit* if there is room for its line, and for the header it may need."""
         if len(hit.stored.message.text) > self.room * _LONGEST:
             return
-        cost = self._count(line_of(hit)) + self._header(hit)
+        cost = self._count(line_of(hit))
+        if cost <= self.room:
+            cost += self._header(hit)
         if cost > self.room:
             return
         self.room -= cost

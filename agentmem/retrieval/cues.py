@@ -15,15 +15,15 @@ import numpy as np
 from agentmem.retrieval.catalog import Catalog
 from agentmem.retrieval.columns import Float64s
 
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
 # In lower case "may" and "march" are other words.
-_MONTH = re.compile(rf"\b(?:{'|'.join(_MONTHS)})\b|(?<!\d)(?:1[0-2]|[1-9])月")
+_MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b|(?<!\d)(?:1[0-2]|[1-9])月")
 _DAY = re.compile(
-    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?:{'|'.join(_MONTHS)})\b"
-    rf"|\b(?:{'|'.join(_MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\b|月(\d{{1,2}})[日号]",
+    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?:{'|'.join(MONTHS)})\b"
+    rf"|\b(?:{'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?\b|月(\d{{1,2}})[日号]",
     re.IGNORECASE,
 )
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
@@ -104,4 +104,4 @@ def dates_in(text: str) -> tuple[set[int], set[int], set[int]]:
 
 
 def _month(word: str) -> int:
-    return int(word[:-1]) if word[0].isdigit() else _MONTHS.index(word) + 1
+    return int(word[:-1]) if word[0].isdigit() else MONTHS.index(word) + 1

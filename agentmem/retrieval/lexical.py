@@ -11,12 +11,14 @@ index is the same in whatever portions it was filled.
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC
 
 import numpy as np
 
 from agentmem.retrieval.analysis import Analyzer
 from agentmem.retrieval.catalog import Entry
 from agentmem.retrieval.columns import Column, Float32s, Float64s, Int64s
+from agentmem.retrieval.cues import MONTHS
 from agentmem.retrieval.neighbours import EARLIER, LATER, Neighbours
 
 K1 = 2.0
@@ -146,5 +148,6 @@ class _Postings:
 
 
 def searched_text(entry: Entry) -> str:
-    """Write what can be searched for: who spoke, what, and when."""
-    return f"{entry.speaker} {entry.text} {entry.created_at:%d %B %Y}"
+    """Write what can be searched for: who spoke, what, and the day, as it is named and in ISO."""
+    at = entry.created_at.astimezone(UTC)
+    return f"{entry.speaker} {entry.text} {MONTHS[at.month - 1]} {at:%Y-%m-%d}"

@@ -92,7 +92,11 @@ def dense_query(text: str, speakers: Iterable[str]) -> str:
     """
     bare = text
     for name in sorted(set(speakers) - set(Role), key=lambda name: (-len(name), name)):
-        bare = re.sub(rf"(?<!\w){re.escape(name)}(?:['’]s)?(?!\w)", " ", bare)  # noqa: RUF001
+        # Without spaces nothing tells where a name ends.
+        if unspaced_share(name) > 0:
+            bare = bare.replace(name, " ")
+        else:
+            bare = re.sub(rf"(?<!\w){re.escape(name)}(?:['’]s)?(?!\w)", " ", bare)  # noqa: RUF001
     bare = re.sub(r"\s+([?.!,;:])", r"\1", " ".join(bare.split()))
     return bare if any(letter.isalnum() for letter in bare) else text
 

@@ -1,0 +1,129 @@
+"""Reads conversations in LoCoMo's format, and the turns that answer questions about them."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from agentmem.types import (
+    BranchId,
+    ImagePart,
+    Message,
+    MessageId,
+    Origin,
+    Part,
+    Role,
+    StoredMessage,
+    TextPart,
+)
+
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop"}
+"""Category 5 asks what was never said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question, and the positions of the turns that answer it."""
+
+    text: str
+    category: int
+    evidence: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """A conversation as one branch, and what is asked about it."""
+
+    name: str
+    speakers: tuple[str, str]
+    messages: tuple[StoredMessage, ...]
+    questions: tuple[Question, ...]
+
+
+def read_talks(path: Path, *, named: bool = True) -> list[Talk]:
+    """
+    Read the conversations of a file.
+
+    The first speaker is the user, the second the assistant. A turn of a day is said half a minute
+    after the one before. Evidence that names no turn is skipped, and so is a question without any.
+
+    Args:
+        path: the file.
+        named: whether messages bear the names of their speakers.
+    """
+    return [_talk(entry, str(number), named=named) for number, entry in enumerate(_load(path))]
+
+
+def _load(path: Path) -> list[dict[str, Any]]:
+    found = json.loads(path.read_text())
+    return found if isinstance(found, list) else [found]
+
+
+def _talk(entry: dict[str, Any], name: str, *, named: bool) -> Talk:
+    talk: dict[str, Any] = entry["conversation"]
+    turns = _turns(talk)
+    first = talk["speaker_a"]
+    messages = [
+        _stored(turn, at, position, is_user=turn["speaker"] == first, named=named)
+        for position, (turn, at) in enumerate(turns, start=1)
+    ]
+    positions = {turn["dia_id"]: position for position, (turn, _) in enumerate(turns, start=1)}
+    return Talk(
+        name=str(entry.get("sample_id", name)),
+        speakers=(talk["speaker_a"], talk["speaker_b"]),
+        messages=tuple(messages),
+        questions=tuple(_questions(entry["qa"], positions)),
+    )
+
+
+def _turns(talk: dict[str, Any]) -> list[tuple[dict[str, Any], datetime]]:
+    days = sorted(
+        (key for key in talk if re.fullmatch(r"session_\d+", key) and isinstance(talk[key], list)),
+        key=lambda key: int(key.split("_")[1]),
+    )
+    turns = []
+    for day in days:
+        begun = _time(talk[f"{day}_date_time"])
+        for number, turn in enumerate(talk[day]):
+            turns.append((turn, begun + timedelta(seconds=30 * number)))
+    return turns
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+
+
+def _stored(
+    turn: dict[str, Any], at: datetime, position: int, *, is_user: bool, named: bool
+) -> StoredMessage:
+    parts: list[Part] = [TextPart(text=turn["text"])]
+    if caption := turn.get("blip_caption"):
+        parts.append(ImagePart(url="file:image", alt=caption))
+    message = Message(
+        role=Role.USER if is_user else Role.ASSISTANT,
+        parts=tuple(parts),
+        name=turn["speaker"] if named else None,
+    )
+    return StoredMessage(
+        id=MessageId(position),
+        branch_id=BranchId(1),
+        position=position,
+        message=message,
+        origin=Origin.SAID,
+        created_at=at,
+    )
+
+
+def _questions(asked: Sequence[dict[str, Any]], positions: dict[str, int]) -> list[Question]:
+    found = []
+    for one in asked:
+        named = re.findall(r"D\d+:\d+", " ".join(map(str, one.get("evidence") or ())))
+        evidence = frozenset(positions[turn] for turn in named if turn in positions)
+        if one["category"] in CATEGORIES and evidence:
+            found.append(
+                Question(text=one["question"], category=one["category"], evidence=evidence)
+            )
+    return found

@@ -1,0 +1,116 @@
+"""Searches a conversation in the ways that are compared, with the parts of the real retriever."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from locomo import Talk
+
+from agentmem.protocols import Domain, Hit, Query
+from agentmem.retrieval.catalog import Catalog, Entry, entry_of
+from agentmem.retrieval.columns import Float32s
+from agentmem.retrieval.embedding import Embedder
+from agentmem.retrieval.lexical import LexicalIndex
+from agentmem.retrieval.ranking import Ranking, dense_query, rank
+from agentmem.retrieval.spans import spans_of
+from agentmem.types import BranchId, Scope, SessionId, StoredMessage
+
+WAYS = ("hybrid", "lexical", "dense", "recent")
+SESSION = SessionId(1)
+LIMIT = 512
+
+
+class Searcher:
+    """One conversation, indexed."""
+
+    def __init__(self, messages: Sequence[StoredMessage], embedder: Embedder) -> None:
+        self._messages = messages
+        self._embedder = embedder
+        entries = entries_of(messages)
+        self.catalog = Catalog()
+        self.lexical = LexicalIndex()
+        self.lexical.add(entries, self.catalog.add(entries))
+        self._vectors, self._rows = _embed(entries, embedder)
+
+    def search(self, text: str, way: str) -> list[Hit]:
+        """Find what fits *text*, best first."""
+        if way == "recent":
+            return [Hit(stored=stored, score=stored.position) for stored in self._messages[::-1]]
+        if way == "dense":
+            dense = self._dense(text)
+            best = np.argsort(-dense, kind="stable")[:LIMIT]
+            return [Hit(stored=self._messages[row], score=float(dense[row])) for row in best]
+        dense_scores = self._dense(text) if way == "hybrid" else None
+        return self.hits(rank(self.catalog, self.lexical.scores(text), dense_scores, query(text)))
+
+    def hits(self, ranking: Ranking) -> list[Hit]:
+        """Give the messages of a ranking."""
+        return [
+            Hit(
+                stored=self._messages[row],
+                score=float(ranking.scores[place]),
+                ranks={name: int(ranks[place]) for name, ranks in ranking.ranks.items()},
+            )
+            for place, row in enumerate(ranking.rows)
+        ]
+
+    def _dense(self, text: str) -> Float32s:
+        bare = dense_query(text, self.catalog.names_in(text))
+        similar = self._vectors @ self._embedder.embed_query(bare)
+        best = np.full(len(self.catalog), -np.inf, np.float32)
+        np.maximum.at(best, self._rows, similar)
+        return best
+
+
+class Remembering:
+    """An embedder that keeps its vectors in a folder, so that a second run need not wait."""
+
+    def __init__(self, embedder: Embedder, folder: Path) -> None:
+        self._embedder = embedder
+        self._folder = folder
+        self.fingerprint = embedder.fingerprint
+        self.dimension = embedder.dimension
+        self.split = embedder.split
+
+    def embed_passages(self, texts: Sequence[str]) -> Float32s:
+        return self._kept("\n".join(texts), lambda: self._embedder.embed_passages(texts))
+
+    def embed_query(self, text: str) -> Float32s:
+        return self._kept(f"query: {text}", lambda: self._embedder.embed_query(text))
+
+    def _kept(self, key: str, make: Callable[[], Float32s]) -> Float32s:
+        digest = hashlib.sha256(f"{self.fingerprint}\n{key}".encode()).hexdigest()
+        path = self._folder / f"{digest}.npy"
+        if not path.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            np.save(path, make())
+        vectors: Float32s = np.load(path)
+        return vectors
+
+
+def searcher_of(talk: Talk, embedder: Embedder) -> Searcher:
+    """Index a conversation."""
+    return Searcher(talk.messages, embedder)
+
+
+def query(text: str) -> Query:
+    """Ask in the conversation's only session and branch."""
+    return Query(
+        text=text,
+        domain=Domain(scope=Scope(), session_id=SESSION),
+        session_id=SESSION,
+        visible={BranchId(1): (1, 1 << 30)},
+        limit=LIMIT,
+    )
+
+
+def entries_of(messages: Sequence[StoredMessage]) -> list[Entry]:
+    """Give what can be found of *messages*, all of which say something."""
+    found = [entry_of(stored, SESSION) for stored in messages]
+    return [entry for entry in found if entry is not None]
+
+
+def _embed(entries: Sequence[Entry], embedder: Embedder) -> tuple[Float32s, list[int]]:
+    spans = [(row, span) for row, entry in enumerate(entries) for span in spans_of(entry, embedder)]
+    return embedder.embed_passages([span.text for _, span in spans]), [row for row, _ in spans]

@@ -1,0 +1,50 @@
+"""Short ways to write what is searched."""
+
+from datetime import timedelta
+
+import numpy as np
+
+from agentmem.protocols import Domain, Query
+from agentmem.retrieval.catalog import Catalog, Entry
+from agentmem.retrieval.lexical import LexicalIndex
+from agentmem.types import BranchId, MessageId, Role, Scope, SessionId
+from tests.builders import NOON
+
+
+def entry(number, text, *, minute=0, role="user", speaker=None, **place):
+    """A message whose id and position are *number*, said so many minutes after noon."""
+    return Entry(
+        message_id=MessageId(number),
+        branch_id=BranchId(place.get("branch", 1)),
+        session_id=SessionId(place.get("session", 1)),
+        position=number,
+        created_at=NOON + timedelta(minutes=minute),
+        role=Role(role),
+        speaker=speaker or role,
+        text=text,
+    )
+
+
+def said(*texts, **fields):
+    """Messages of one sitting, a minute apart."""
+    return [entry(i, text, minute=i, **fields) for i, text in enumerate(texts, start=1)]
+
+
+def indexed(entries):
+    catalog, lexical = Catalog(), LexicalIndex()
+    lexical.add(entries, catalog.add(entries))
+    return catalog, lexical
+
+
+def query(text="which", *, visible=None, session=1, limit=100, everywhere=False):
+    return Query(
+        text=text,
+        domain=Domain(scope=Scope(), session_id=None if everywhere else SessionId(session)),
+        session_id=SessionId(session),
+        visible={BranchId(1): (1, 1 << 30)} if visible is None else visible,
+        limit=limit,
+    )
+
+
+def ids(catalog, rows):
+    return catalog.message_ids[np.asarray(rows, dtype=np.int64)].tolist()

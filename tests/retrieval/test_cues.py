@@ -1,0 +1,75 @@
+"""What a question says of who answered it, and when."""
+
+import pytest
+
+from agentmem.retrieval.cues import AsksItself, NamedDate, NamedSpeaker, dates_in
+from tests.retrieval.entries import entry, indexed, said
+
+
+def pushes(cue, text, entries):
+    found = cue.pushes(text, indexed(entries)[0])
+    return None if found is None else found.tolist()
+
+
+NAMED = [
+    entry(1, "Where were you?", speaker="Anna"),
+    entry(2, "In Lisbon.", speaker="Bert", role="assistant"),
+    entry(3, "It was nice.", speaker="Bert", role="assistant"),
+]
+
+
+def test_who_is_named_is_pushed():
+    assert pushes(NamedSpeaker(), "Where was Bert?", NAMED) == [0, 1.5, 1.5]
+    assert pushes(NamedSpeaker(), "Where were Anna and Bert?", NAMED) == [1.5, 1.5, 1.5]
+    assert pushes(NamedSpeaker(), "Where?", NAMED) is None
+
+
+def test_who_is_called_by_a_name_is_pushed():
+    entries = [
+        entry(1, "I was in Lisbon."),
+        *[entry(i, "Thanks, Anna! Fine.", role="assistant") for i in (2, 3, 4)],
+    ]
+    assert pushes(NamedSpeaker(), "Where was Anna?", entries) == [1.5, 0, 0, 0]
+
+
+def test_a_question_of_somebody_with_a_name_is_less_of_an_answer():
+    assert pushes(AsksItself(), "Where?", NAMED) == [-0.6, 0, 0]
+
+
+def test_what_a_user_asks_an_assistant_is_not():
+    assert pushes(AsksItself(), "Where?", said("Can you book the hotel in Lisbon?")) == [0]
+
+
+DAYS = [entry(i, "x", minute=60 * 24 * i) for i in (0, 1, 31, 365)]  # 1, 2 Jan, 1 Feb 2026, 2027
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What happened in February?", [0, 0, 1, 0]),
+        ("What happened in 2027?", [0, 0, 0, 1]),
+        ("What happened on 2 January 2026?", [2, 3, 1, 1]),
+        ("What happened on 2026-01-02?", [2, 3, 1, 1]),
+        ("2026年1月2日怎么了", [2, 3, 1, 1]),
+    ],
+)
+def test_a_date_pushes_what_was_said_then(text, expected):
+    assert pushes(NamedDate(), text, DAYS) == expected
+
+
+def test_no_date_says_nothing():
+    assert pushes(NamedDate(), "What may I march for on day 2?", DAYS) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on May 7th, 2023", ({2023}, {5}, {7})),
+        ("the 7th of May", (set(), {5}, {7})),
+        ("in may", (set(), set(), set())),
+        ("room 2047b, call 12023", ({2047}, set(), set())),
+        ("12月31日", (set(), {12}, {31})),
+    ],
+)
+def test_dates_as_they_are_written(text, expected):
+    assert dates_in(text) == expected

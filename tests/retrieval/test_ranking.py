@@ -1,0 +1,119 @@
+"""One ranking of two lists."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem.protocols import Query
+from agentmem.retrieval.ranking import dense_query, rank
+from agentmem.types import BranchId
+from tests.retrieval.entries import entry, ids, indexed, query, said
+
+NAN, NOT_FOUND = float("nan"), float("-inf")
+
+
+def scores(*values):
+    return np.array(values, np.float32)
+
+
+def ranked(entries, lexical, dense, asked: Query | None = None):
+    catalog, _ = indexed(entries)
+    return rank(
+        catalog, scores(*lexical), None if dense is None else scores(*dense), asked or query()
+    )
+
+
+def test_words_alone():
+    found = ranked(said("a", "b", "c"), [1, 0, 2], None)
+    assert found.rows.tolist() == [2, 0]
+    assert found.ranks["lexical"].tolist() == [1, 2]
+    assert "dense" not in found.ranks
+
+
+def test_what_both_lists_have_high_comes_first():
+    found = ranked(said("a", "b", "c", "d"), [3, 2, 1, 0], [0.1, 0.8, 0.2, 0.9])
+    assert found.rows[0] == 1
+    assert dict(zip(found.rows.tolist(), found.ranks["dense"].tolist(), strict=True)) == {
+        0: 4,
+        1: 2,
+        2: 3,
+        3: 1,
+    }
+    assert found.ranks["lexical"].tolist()[found.rows.tolist().index(3)] == 0
+
+
+def test_what_nothing_speaks_for_is_not_found():
+    assert ranked(said("a", "b", "c"), [0, 0, 1], [0.1, 0.9, 0.1]).rows.tolist() == [2, 1]
+    assert ranked(said("a", "b"), [0, 0], None).rows.tolist() == []
+
+
+def test_what_is_not_embedded_yet_stands_where_its_words_put_it():
+    found = ranked(said("a", "b", "c"), [3, 2, 1], [NAN, 0.9, 0.1])
+    assert found.rows[0] == 0
+    assert found.ranks["dense"].tolist()[0] == 0
+
+
+def test_what_an_inexact_search_did_not_find_stands_last():
+    found = ranked(said("a", "b", "c"), [0, 2, 1], [NOT_FOUND, 0.9, 0.5])
+    assert 0 not in found.rows.tolist()
+    assert ranked(said("a", "b"), [1, 2], [NOT_FOUND, NOT_FOUND]).rows.tolist() == [1, 0]
+
+
+def test_only_what_may_be_seen_counts():
+    asked = query(visible={BranchId(1): (2, 3)})
+    found = ranked(said("a", "b", "c", "d"), [9, 1, 2, 8], [0.9, 0.1, 0.2, 0.8], asked)
+    assert found.rows.tolist() == [2, 1]
+    assert found.ranks["lexical"].tolist() == [1, 2]
+    assert ranked(said("a"), [1], [0.5], query(visible={})).rows.tolist() == []
+
+
+def test_no_more_than_are_wanted():
+    found = ranked(said("a", "b", "c"), [1, 2, 3], None, query(limit=2))
+    assert found.rows.tolist() == [2, 1]
+    assert ranked(said("a"), [1], None, query(limit=0)).rows.tolist() == []
+
+
+def test_an_embedder_of_english_has_no_say_in_chinese():
+    lexical, dense = [2, 1, 0], [0.1, 0.9, 0.8]
+    entries = said("a", "b", "c")
+    assert ranked(entries, lexical, dense, query("where is it")).rows[0] == 1
+    assert ranked(entries, lexical, dense, query("在哪里")).rows[0] == 0
+
+
+def test_cues_push_in_both_lists():
+    entries = [entry(i, "x", speaker=name) for i, name in ((1, "Anna"), (2, "Bert"), (3, "Bert"))]
+    lexical, dense = [1, 1.2, 0], [0.4, 0.5, 0.1]
+    assert ranked(entries, lexical, dense, query("What was said?")).rows[0] == 1
+    assert ranked(entries, lexical, dense, query("What did Anna say?")).rows[0] == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
+def test_the_best_come_first_and_each_once(pairs):
+    lexical, dense = zip(*pairs, strict=True)
+    catalog, _ = indexed(said(*["x"] * len(pairs)))
+    found = rank(catalog, scores(*lexical), scores(*dense), query())
+    assert len(set(found.rows.tolist())) == len(found.rows)
+    assert (np.diff(found.scores) <= 0).all()
+    assert found.rows.dtype == np.int64
+    assert found.scores.dtype == np.float32
+    # Whatever has a word of the question is found.
+    assert set(np.flatnonzero(scores(*lexical)).tolist()) <= set(found.rows.tolist())
+    assert ids(catalog, found.rows) == [row + 1 for row in found.rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "bare"),
+    [
+        ("When did Anna go to Lisbon?", ["Anna"], "When did go to Lisbon?"),
+        ("What is Anna's job?", ["Anna"], "What is job?"),
+        ("Did Anna Smith pay?", ["Anna", "Anna Smith"], "Did pay?"),
+        ("Annabel and Anna", ["Anna"], "Annabel and"),
+        ("Anna?", ["Anna"], "Anna?"),
+        ("What did the user say?", ["user", "assistant"], "What did the user say?"),
+        ("小明养了什么", ["小明"], "养了什么"),
+        ("(C++)", ["C++"], "(C++)"),
+    ],
+)
+def test_names_are_taken_out_of_what_is_embedded(text, names, bare):
+    assert dense_query(text, names) == bare
