@@ -1,7 +1,6 @@
 """What a message said, as a number that tells whether it still says the same."""
 
 import hashlib
-import json
 from typing import Final
 
 from agentmem.retrieval.catalog import Entry
@@ -18,6 +17,8 @@ def mark_of(entry: Entry) -> int:
     A database that was restored or replaced has other messages under the ids that an index knows;
     where the mark is the same, so is what was embedded.
     """
-    facts = [entry.message_id, entry.branch_id, entry.position, entry.speaker, entry.text]
-    digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).digest()
+    place = f"{entry.message_id} {entry.branch_id} {entry.position}"
+    # No text has a NUL, so no two messages give the same whole.
+    whole = f"{place}\0{entry.speaker}\0{entry.text}".encode()
+    digest = hashlib.blake2b(whole, digest_size=8).digest()
     return int.from_bytes(digest, "little")

@@ -1,5 +1,6 @@
 """What is found and what is told, over an archive in plain Python."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -173,3 +174,28 @@ def test_rebuilding_by_words_alone_reads_everything(archive, open_recall):
     archive.append(archive.branch(), "hotel")
 
     assert open_recall().rebuild(USER).num_messages == 1
+
+
+def test_a_forked_process_goes_on_with_an_index_of_its_own(archive, open_recall):
+    """Even if the fork finds the index in use by another thread."""
+    main = archive.branch()
+    archive.append(main, "the hotel")
+    recall = open_recall(HashingEmbedder())
+    assert recall.wait(10)
+    assert found(recall, "hotel", visible={main: (1, 9)}) == [1]
+
+    with recall._library.get(USER).lock:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                archive.append(main, "the museum")
+                is_found = found(recall, "museum", visible={main: (1, 9)})[0] == 2
+                status = 0 if is_found and recall.wait(10) else 2
+                recall.close()
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert found(recall, "hotel", visible={main: (1, 9)}) == [1]

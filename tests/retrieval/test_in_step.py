@@ -1,5 +1,9 @@
 """An index that followed what happened finds what one finds that was read now."""
 
+import shutil
+import tempfile
+from pathlib import Path
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -24,7 +28,8 @@ class InStep(RuleBasedStateMachine):
 
     @initialize(by_words=st.booleans())
     def begin(self, by_words):
-        self.archive = ListArchive()
+        self.folder = Path(tempfile.mkdtemp(prefix="agentmem-index-"))
+        self.archive = ListArchive(self.folder)
         self.embedder = None if by_words else HashingEmbedder(dimension=16)
         self.recall = self.open()
         self.deleted = set()
@@ -110,6 +115,7 @@ class InStep(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "recall"):
             self.recall.close()
+            shutil.rmtree(self.folder)
 
 
 InStep.TestCase.settings = settings(max_examples=100, stateful_step_count=25)
