@@ -23,8 +23,8 @@ from agentmem.context.render import Renderer
 from agentmem.protocols import Hit
 from agentmem.types import BranchId
 
-_LEAST: Final = 4
-"""Tokens that no line takes less than: someone, a colon, a word, a line end."""
+_LEAST: Final = 2
+"""Tokens that no line takes less than: one for who speaks, and one that is said."""
 
 _LONGEST: Final = 64
 """Characters of a token at most, to pass over what can never fit without counting it."""
