@@ -16,6 +16,9 @@ from agentmem.inference.runner import Runner
 from agentmem.inference.scheduler import Batch, Scheduler
 from agentmem.inference.sequence import Sequence, State
 
+_MIN_COPIED = 2
+"""Tokens for which a block is copied; fewer are computed as fast."""
+
 
 class Batcher:
     """
@@ -119,7 +122,8 @@ class Batcher:
             sequence.num_cached = 0
             self._scheduler.start(sequence)
             return True
-        hits = self._prefixes.match(sequence.token_ids, salt=sequence.salt)
+        size = self._prefixes.block_size
+        hits = self._prefixes.match(sequence.token_ids, salt=sequence.salt, keep=sequence.keep)
         promised = sum(
             max(self._admission.expected_blocks(other) - len(other.table), 0)
             for other in self._scheduler.running
@@ -130,12 +134,28 @@ class Batcher:
             return False
         sequence.table = hits
         sequence.num_published = len(hits)
-        sequence.num_computed = sequence.num_written = len(hits) * self._prefixes.block_size
+        sequence.num_computed = sequence.num_written = len(hits) * size
+        self._copy_part(sequence)
         if sequence.num_cached is None:
             sequence.num_cached = sequence.num_computed
             self.counts["cached_tokens"] += sequence.num_computed
         self._scheduler.start(sequence)
         return True
+
+    def _copy_part(self, sequence: Sequence) -> None:
+        """Begin the next block with as much of a cached one as agrees, if there is room."""
+        table = sequence.table
+        found = self._prefixes.match_part(sequence.token_ids, table, salt=sequence.salt)
+        if found is None:
+            return
+        block, num_tokens = found
+        if num_tokens >= _MIN_COPIED and self._prefixes.num_available > 0:
+            [own] = self._prefixes.allocate(1)
+            self._runner.copy(block, own)
+            table.append(own)
+            sequence.num_computed += num_tokens
+            sequence.num_written = sequence.num_computed
+        self._prefixes.release([block])
 
     def _advance(self, batch: Batch, now: float) -> None:
         """Compute the next tokens of each sequence of *batch*; where one fails, others go on."""
@@ -257,7 +277,7 @@ class Batcher:
         self._runner.save(sequence)
         token_ids: TokenIds[int] = sequence.token_ids[: full * size]
         sequence.table[:full] = self._prefixes.insert(
-            token_ids, sequence.table[:full], salt=sequence.salt
+            token_ids, sequence.table[:full], salt=sequence.salt, keep=sequence.keep
         )
         sequence.num_published = full
 

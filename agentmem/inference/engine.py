@@ -250,6 +250,7 @@ class Engine:
             sequence = self._ended.popleft()
             if not self._closed:
                 self._batcher.end(sequence)
+            sequence.reader.abort()
 
     def _finish_ended(self) -> None:
         """Finish who ended while the lock was being given back, unless somebody has it."""

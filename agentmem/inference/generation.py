@@ -4,10 +4,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator
+from collections.abc import Sequence as TokenIds
 
 from torch import Tensor
 
-from agentmem.errors import DeadlineError
+from agentmem.errors import DeadlineError, InvalidInputError
 from agentmem.inference.engine import Engine
 from agentmem.inference.sampler import Sampler
 from agentmem.inference.sequence import Sequence
@@ -28,6 +29,8 @@ class Output:
         max_tokens: how many tokens to generate at most.
         started: when the request came, by ``perf_counter``.
         only_result: whether the caller waits for the result and not for each piece.
+        parent: the first answer to the same prompt, whose prompt this one is a fork of.
+        fork: which of several answers to one prompt this is.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of one request, put together once
@@ -39,10 +42,13 @@ class Output:
         max_tokens: int,
         started: float,
         only_result: bool = False,
+        parent: Sequence | None = None,
+        fork: int = 0,
     ) -> None:
+        self.request = request
         self._counter = counter
         self._stop_ids = stop_ids | frozenset(request.sampling.stop_ids)
-        self._sampler = Sampler(request.sampling, request.token_ids)
+        self._sampler = Sampler(request.sampling, request.token_ids, fork=fork)
         self._text = TextStream(counter.decode, request.sampling.stop)
         self._started = started
         self._timeout_s = request.timeout_s
@@ -50,6 +56,7 @@ class Output:
         self._chunks: deque[Chunk] = deque()
         self._error: BaseException | None = None
         self._is_done = False
+        self._is_aborted = False
         self._num_tokens = 0
         self._ttft_s = 0.0
         self.event = threading.Event()
@@ -60,6 +67,8 @@ class Output:
             reader=self,
             salt=request.cache_salt,
             priority=request.priority,
+            keep=request.keep,
+            parent=parent,
             arrived=time.monotonic(),
         )
         if self._timeout_s is not None:
@@ -71,6 +80,8 @@ class Output:
 
     def next_chunk(self) -> Chunk:
         """Give what has come, oldest first, or raise why nothing more will come."""
+        if self._is_aborted and not self._has_result():
+            self._finish(FinishReason.ABORT)
         if self._chunks:
             return self._chunks.popleft()
         assert self._error is not None, "it is not ready"
@@ -106,6 +117,15 @@ class Output:
         elif not self._is_done:
             self._finish(FinishReason.ABORT)
 
+    def abort(self) -> None:
+        """End with what was said until now. It takes no time: the collector may call it."""
+        if not self._is_done:
+            self._is_aborted = self._is_done = True
+        self.event.set()
+
+    def _has_result(self) -> bool:
+        return bool(self._chunks) and self._chunks[-1].result is not None
+
     def _give(self, text: str) -> None:
         if text:
             self._chunks.append(Chunk(text=text))
@@ -129,6 +149,20 @@ class Output:
         self._chunks.append(Chunk(text=rest, result=result))
         self._is_done = True
         self.event.set()
+
+
+def check_ids(token_ids: TokenIds[int], vocab_size: int) -> None:
+    """
+    Check that a prompt is one.
+
+    Raises:
+        InvalidInputError: it is empty or has ids that the model does not know.
+    """
+    if not token_ids or min(token_ids) < 0 or max(token_ids) >= vocab_size:
+        raise InvalidInputError(
+            f"a prompt needs token ids from 0 to {vocab_size - 1}, got "
+            + (f"{min(token_ids)} to {max(token_ids)}" if token_ids else "none")
+        )
 
 
 def run(engine: Engine, output: Output) -> Generator[Chunk, None, None]:

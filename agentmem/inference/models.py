@@ -2,7 +2,8 @@
 
 import gc
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Sequence as TokenIds
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -10,15 +11,18 @@ from typing import Any, Self
 import torch
 
 from agentmem.config import InferenceConfig
-from agentmem.errors import InferenceError, InvalidInputError
+from agentmem.errors import InferenceError
 from agentmem.inference import weights
+from agentmem.inference.bulk import OnResult, run_all
 from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.engine import Engine
-from agentmem.inference.generation import Output, run
+from agentmem.inference.generation import Output, check_ids, run
 from agentmem.inference.gguf_model import OnProgress
 from agentmem.inference.kv_usage import KVUsage
 from agentmem.inference.loading import choose_device, choose_dtype, load_module
+from agentmem.inference.pending import Pending
 from agentmem.inference.quiet import quiet_libraries
+from agentmem.inference.sequence import Sequence
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import Generation
@@ -30,7 +34,8 @@ class LocalModel:
     """
     A chat model in this process, with its KV pool and prefix cache.
 
-    Threads may share it: they take turns, one forward pass at a time.
+    Threads may share it: whoever waits computes for all, so that requests go through the model
+    together.
 
     Args:
         module: a transformers model with a language modelling head, on its device.
@@ -58,6 +63,7 @@ class LocalModel:
         eos = {tokenizer.eos_token_id} - {None}
         self._stop_ids = model.eos_ids | eos | self._counter.turn_end_ids()
         self._device, self._dtype = model.device, model.dtype
+        self._max_num_seqs = config.max_num_seqs
         engine = Engine(model, config, fingerprint=fingerprint, context_window=self._context_window)
         self._engine: Engine | None = engine
 
@@ -159,15 +165,72 @@ class LocalModel:
         assert result is not None, "a stream ends with a result"
         return result
 
-    def _output(self, request: GenerationRequest, *, only_result: bool = False) -> Output:
+    def submit(self, request: GenerationRequest) -> Pending:
+        """
+        Hand in a request, to be waited for later, from a thread or a coroutine.
+
+        It is answered along with others as soon as somebody waits for any of them.
+
+        Raises:
+            InvalidInputError, AdmissionError, QueueFullError: as `stream` does.
+        """
+        return Pending(self._running(), self._output(request))
+
+    async def agenerate(self, request: GenerationRequest) -> Generation:
+        """Do what `generate` does, without blocking the event loop."""
+        return await self.submit(request).aresult()
+
+    def samples(self, request: GenerationRequest, num: int) -> list[Generation]:
+        """
+        Give *num* answers to one prompt, which is computed once.
+
+        The first is what `generate` gives; the others have seeds of their own, derived from the
+        request's where it has one.
+
+        Raises:
+            InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `generate` does.
+        """
+        engine = self._running()
+        first = self._output(request)
+        forks = [self._output(request, parent=first.sequence, fork=fork) for fork in range(1, num)]
+        return [one.result() for one in [Pending(engine, output) for output in (first, *forks)]]
+
+    def map(
+        self,
+        requests: Iterable[GenerationRequest],
+        *,
+        on_result: OnResult | None = None,
+        show_progress: bool = False,
+    ) -> list[Generation]:
+        """
+        Answer all *requests*, as many at once as the engine takes; results in their order.
+
+        One that fails is a result with `FinishReason.ERROR` and its message in ``error``.
+
+        Args:
+            requests: what is asked.
+            on_result: told how many are answered, and of how many, after each.
+            show_progress: show a bar on the error stream, if that is a terminal.
+        """
+        return run_all(
+            self.submit,
+            requests,
+            at_once=2 * self._max_num_seqs,
+            on_result=on_result,
+            show_progress=show_progress,
+        )
+
+    def _output(
+        self,
+        request: GenerationRequest,
+        *,
+        only_result: bool = False,
+        parent: Sequence | None = None,
+        fork: int = 0,
+    ) -> Output:
         started = time.perf_counter()
-        ids = request.token_ids
-        if not ids or min(ids) < 0 or max(ids) >= self._vocab_size:
-            raise InvalidInputError(
-                f"a prompt needs token ids from 0 to {self._vocab_size - 1}, got "
-                + (f"{min(ids)} to {max(ids)}" if ids else "none")
-            )
-        max_tokens = self._running().admit(len(ids), request.sampling.max_tokens)
+        check_ids(request.token_ids, self._vocab_size)
+        max_tokens = self._running().admit(len(request.token_ids), request.sampling.max_tokens)
         return Output(
             request,
             self._counter,
@@ -175,10 +238,12 @@ class LocalModel:
             max_tokens=max_tokens,
             started=started,
             only_result=only_result,
+            parent=parent,
+            fork=fork,
         )
 
     def discard_prefix(
-        self, token_ids: Sequence[int], *, keep: int = 0, cache_salt: str = ""
+        self, token_ids: TokenIds[int], *, keep: int = 0, cache_salt: str = ""
     ) -> None:
         """
         Drop what is cached of *token_ids* after the first *keep* tokens.

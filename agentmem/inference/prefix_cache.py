@@ -6,14 +6,18 @@ root's key is a hash over what else decides the numbers (model, salt). A block s
 at least as long as its children do, whichever way it is let go.
 """
 
-import hashlib
-from array import array
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate, islice
 
 from agentmem.errors import OutOfBlocksError
+from agentmem.inference.block_keys import child_key, root_key, whole_blocks
 from agentmem.inference.block_pool import BlockId, BlockPool
+from agentmem.inference.idle_blocks import IdleBlocks
+from agentmem.types import common_prefix
+
+_MAX_SIBLINGS = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +29,14 @@ class _Entry:
     tokens: tuple[int, ...]
     block: BlockId
     root: bytes
-    num_children: int = 0
+    keep: int = 0
+    """How long it outlives others: those of a lower number are evicted first."""
+
+    children: "dict[bytes, _Entry]" = field(default_factory=dict)
+
+    @property
+    def num_children(self) -> int:
+        return len(self.children)
 
 
 class PrefixCache:
@@ -42,8 +53,8 @@ class PrefixCache:
         self._model = model
         self._entries: dict[bytes, _Entry] = {}
         self._by_block: dict[BlockId, _Entry] = {}
-        # The entries that only the cache holds, least recently used first.
-        self._idle: OrderedDict[BlockId, _Entry] = OrderedDict()
+        self._heads: dict[bytes, dict[bytes, _Entry]] = {}
+        self._idle = IdleBlocks()
 
     @property
     def num_cached(self) -> int:
@@ -62,11 +73,8 @@ class PrefixCache:
 
     def keys(self, token_ids: Sequence[int], *, salt: str = "") -> list[bytes]:
         """Name each whole block of *token_ids*: equal names, equal tokens and prefix and salt."""
-        key, keys = self._root(salt), []
-        for tokens in self._runs(token_ids):
-            key = _child_key(key, tokens)
-            keys.append(key)
-        return keys
+        root = self._root(salt)
+        return list(accumulate(self._runs(token_ids), child_key, initial=root))[1:]
 
     def num_known(self, keys: Sequence[bytes]) -> int:
         """Tell how many blocks, from the first on, are published under those names."""
@@ -81,21 +89,49 @@ class PrefixCache:
     def reset(self) -> None:
         """Forget everything, whoever holds it: all blocks are free."""
         self._pool.reset()
-        for table in (self._entries, self._by_block, self._idle):
+        for table in (self._entries, self._by_block, self._heads, self._idle):
             table.clear()
 
-    def match(self, token_ids: Sequence[int], *, salt: str = "") -> list[BlockId]:
+    def match(self, token_ids: Sequence[int], *, salt: str = "", keep: int = 0) -> list[BlockId]:
         """
         Find the longest run of published blocks that begins *token_ids*, and hold them.
 
-        At least one token is left over: the model must see one to say what follows.
+        At least one token is left over: the model must see one to say what follows. From now on
+        the blocks outlive those of a number lower than *keep*.
         """
         blocks = []
         for entry in self._walk(token_ids[: max(len(token_ids) - 1, 0)], salt):
-            self._pool.retain(entry.block)
-            self._idle.pop(entry.block, None)
+            self._hold(entry, keep)
             blocks.append(entry.block)
         return blocks
+
+    def match_part(
+        self, token_ids: Sequence[int], blocks: Sequence[BlockId], *, salt: str = ""
+    ) -> tuple[BlockId, int] | None:
+        """
+        Find the block that goes on longest as *token_ids* do behind *blocks*, and hold it.
+
+        Returns it and how many of its tokens agree. It is to be copied and not to be shared.
+
+        Args:
+            token_ids: a prompt; its last token is left over, as by `match`.
+            blocks: what `match` has found of it.
+            salt: as for `match`.
+        """
+        rest = tuple(token_ids[len(blocks) * self.block_size : -1][: self.block_size])
+        siblings = (
+            self._by_block[blocks[-1]].children if blocks else self._heads.get(self._root(salt), {})
+        )
+        best, longest = None, 0
+        # Newest first, and not all of them: a popular prefix may have thousands.
+        for entry in islice(reversed(siblings.values()), _MAX_SIBLINGS):
+            num = common_prefix(entry.tokens, rest)
+            if num > longest:
+                best, longest = entry, num
+        if best is None:
+            return None
+        self._hold(best, best.keep)
+        return best.block, longest
 
     def allocate(self, count: int) -> list[BlockId]:
         """
@@ -112,7 +148,7 @@ class PrefixCache:
         return self._pool.allocate(count)
 
     def insert(
-        self, token_ids: Sequence[int], blocks: Sequence[BlockId], *, salt: str = ""
+        self, token_ids: Sequence[int], blocks: Sequence[BlockId], *, salt: str = "", keep: int = 0
     ) -> list[BlockId]:
         """
         Publish *blocks*, which the caller holds and which the model has filled.
@@ -124,23 +160,24 @@ class PrefixCache:
             token_ids: what the blocks hold from position 0 on; whole blocks only.
             blocks: one block for each run of ``block_size`` tokens.
             salt: only requests with the same salt will find them.
+            keep: blocks of a lower number are evicted before these.
         """
         assert len(token_ids) == len(blocks) * self.block_size, "only whole blocks are published"
         held: list[BlockId] = []
         parent: _Entry | None = None
         root = key = self._root(salt)
         for block, tokens in zip(blocks, self._runs(token_ids), strict=True):
-            key = _child_key(key, tokens)
+            key = child_key(key, tokens)
             known = self._entries.get(key)
             if known is None:
-                known = self._publish(_Entry(key, parent, tokens, block, root))
+                known = self._publish(_Entry(key, parent, tokens, block, root, keep))
             elif known.tokens != tokens or known.parent is not parent:
                 # A collision: the rest stays private, as if it had not been published.
                 return held + list(blocks[len(held) :])
             if known.block != block:
-                self._pool.retain(known.block)
-                self._idle.pop(known.block, None)
+                self._hold(known, keep)
                 self.release([block])
+            known.keep = max(known.keep, keep)
             held.append(known.block)
             parent = known
         return held
@@ -150,14 +187,14 @@ class PrefixCache:
         for block in reversed(blocks):
             entry = self._by_block.get(block)
             if entry is not None and self._pool.num_holders(block) == 2:  # noqa: PLR2004 - cache, caller
-                self._idle[block] = entry
+                self._idle.add(block, keep=entry.keep)
             self._pool.release([block])
 
     def evict(self, count: int) -> int:
         """Free up to *count* blocks that only the cache holds; tell how many it were."""
         num_evicted = 0
         while num_evicted < count and self._idle:
-            self._remove(next(iter(self._idle.values())))
+            self._remove(self._by_block[self._idle.first()])
             num_evicted += 1
         return num_evicted
 
@@ -187,21 +224,13 @@ class PrefixCache:
         freed = []
         # Newest first: a block is younger than the one that it continues.
         for entry in reversed([e for e in self._entries.values() if e.root == root]):
-            if self._idle.pop(entry.block, None) is not None:
+            if self._idle.discard(entry.block):
                 freed.append(entry.block)
-            del self._entries[entry.key], self._by_block[entry.block]
-            if entry.parent is not None:
-                entry.parent.num_children -= 1
-            self._pool.release([entry.block])
+            self._forget(entry)
         return freed
 
     def check(self, tables: Iterable[Sequence[BlockId]] | None = None) -> None:
-        """
-        Assert that the tree, the idle list and the pool agree. For tests and idle loops.
-
-        Args:
-            tables: the blocks of each sequence that runs; if given, nobody else may hold any.
-        """
+        """Assert that tree, idle list, pool and, if given, the *tables* of all holders agree."""
         self._pool.check()
         if tables is not None:
             holders = Counter(block for table in tables for block in table)
@@ -217,6 +246,7 @@ class PrefixCache:
             assert (num_holders == 1) == (entry.block in self._idle), "the idle list is wrong"
             if entry.parent is not None:
                 assert self._entries.get(entry.parent.key) is entry.parent, "an orphan entry"
+                assert entry.parent.keep >= entry.keep, "a tail would outlive its head"
                 num_children[entry.parent.key] = num_children.get(entry.parent.key, 0) + 1
         for key, entry in self._entries.items():
             assert entry.num_children == num_children.get(key, 0), "children miscounted"
@@ -224,23 +254,39 @@ class PrefixCache:
     def _publish(self, entry: _Entry) -> _Entry:
         self._entries[entry.key] = entry
         self._by_block[entry.block] = entry
-        if entry.parent is not None:
-            entry.parent.num_children += 1
+        self._siblings(entry)[entry.key] = entry
         self._pool.retain(entry.block)
         return entry
 
+    def _hold(self, entry: _Entry, keep: int) -> None:
+        self._pool.retain(entry.block)
+        self._idle.discard(entry.block)
+        entry.keep = max(entry.keep, keep)
+
     def _remove(self, entry: _Entry) -> None:
         assert entry.num_children == 0, "a head would die before its tail"
-        del self._entries[entry.key], self._by_block[entry.block], self._idle[entry.block]
-        if entry.parent is not None:
-            entry.parent.num_children -= 1
+        self._idle.discard(entry.block)
+        self._forget(entry)
+
+    def _forget(self, entry: _Entry) -> None:
+        del self._entries[entry.key], self._by_block[entry.block]
+        siblings = self._siblings(entry)
+        del siblings[entry.key]
+        if entry.parent is None and not siblings:
+            del self._heads[entry.root]
         self._pool.release([entry.block])
+
+    def _siblings(self, entry: _Entry) -> dict[bytes, _Entry]:
+        """Give the entries that continue the same one, or begin under the same root."""
+        if entry.parent is not None:
+            return entry.parent.children
+        return self._heads.setdefault(entry.root, {})
 
     def _walk(self, token_ids: Sequence[int], salt: str) -> Iterator[_Entry]:
         parent: _Entry | None = None
         key = self._root(salt)
         for tokens in self._runs(token_ids):
-            key = _child_key(key, tokens)
+            key = child_key(key, tokens)
             entry = self._entries.get(key)
             if entry is None or entry.tokens != tokens or entry.parent is not parent:
                 return
@@ -248,17 +294,7 @@ class PrefixCache:
             parent = entry
 
     def _runs(self, token_ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        for end in range(self.block_size, len(token_ids) + 1, self.block_size):
-            yield tuple(token_ids[end - self.block_size : end])
+        return whole_blocks(token_ids, self.block_size)
 
     def _root(self, salt: str) -> bytes:
-        # Each extra is tagged by its kind and its length, so that no value can pose as another.
-        hasher = hashlib.sha256()
-        for kind, value in (("model", self._model), ("salt", salt)):
-            data = value.encode("utf-8", "surrogatepass")
-            hasher.update(f"{kind}:{len(data)}:".encode() + data)
-        return hasher.digest()
-
-
-def _child_key(parent: bytes, tokens: tuple[int, ...]) -> bytes:
-    return hashlib.sha256(parent + array("q", tokens).tobytes()).digest()
+        return root_key(model=self._model, salt=salt)

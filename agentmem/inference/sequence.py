@@ -32,6 +32,10 @@ class Reader(Protocol):
         """Hear that nothing more will come."""
         ...
 
+    def abort(self) -> None:
+        """Hear that the request was cancelled. It must not wait."""
+        ...
+
     def expire(self) -> None:
         """Hear that the deadline has passed."""
         ...

@@ -57,7 +57,8 @@ class GenerationRequest:
 
     *cache_salt* separates cached prefixes: only requests with the same salt share them. Of the
     requests that wait, those with a higher *priority* begin first. A request that has no token
-    after *timeout_s* seconds is an error; one that has some ends with them.
+    after *timeout_s* seconds is an error; one that has some ends with them. What is cached of it
+    outlives what requests with a lower *keep* have left.
     """
 
     token_ids: tuple[int, ...] = field(repr=False)
@@ -65,6 +66,7 @@ class GenerationRequest:
     cache_salt: str = ""
     priority: int = 0
     timeout_s: float | None = None
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

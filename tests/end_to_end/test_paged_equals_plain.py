@@ -45,7 +45,8 @@ def test_a_prefill_in_chunks_gives_the_plain_tokens(module):
     prompt = random_ids(43)
 
     check(model, module, prompt, cached=0)
-    check(model, module, (*prompt[:30], *random_ids(40, seed=1)), cached=28)
+    # The fork is in the middle of a block, which is copied.
+    check(model, module, (*prompt[:30], *random_ids(40, seed=1)), cached=30)
 
 
 def test_a_second_turn_that_goes_on_from_generated_tokens_gives_the_plain_tokens(module):

@@ -65,7 +65,7 @@ def test_a_salt_cannot_pose_as_another_model():
 
 
 def test_a_hash_collision_is_a_miss(monkeypatch):
-    monkeypatch.setattr(prefix_cache, "_child_key", lambda parent, _: parent[:1])
+    monkeypatch.setattr(prefix_cache, "child_key", lambda parent, _: parent[:1])
     pool, cache = make_cache()
     publish(cache, A)
 
