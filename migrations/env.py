@@ -7,7 +7,13 @@ Where Alembic enters: on the caller's connection, or from its own command line i
 from alembic import context
 from sqlalchemy import Connection, create_engine
 
+from agentmem.store.pg_vectors import PREFIX
 from agentmem.store.schema import Base, add_postgres_options
+
+
+def is_ours(name, kind, _parents):
+    """Leave out the tables that are made when they are needed, and belong to no revision."""
+    return not (kind == "table" and name.startswith(PREFIX))
 
 
 def migrate(connection: Connection) -> None:
@@ -19,6 +25,7 @@ def migrate(connection: Connection) -> None:
         target_metadata=Base.metadata,
         render_as_batch=connection.dialect.name == "sqlite",
         compare_type=True,
+        include_name=is_ours,
         transactional_ddl=True,
     )
     with context.begin_transaction():

@@ -24,6 +24,7 @@ from agentmem.protocols.recall import (
     Recall,
     RecallStatus,
     Retriever,
+    VectorTable,
 )
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "Retriever",
     "Summarizer",
     "TokenCounter",
+    "VectorTable",
 ]

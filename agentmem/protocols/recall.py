@@ -60,6 +60,24 @@ class Embedding:
     vector: bytes = field(repr=False)
 
 
+class VectorTable(Protocol):
+    """The stored vectors of one embedder, where the database can compare them itself."""
+
+    def fill(self, message_ids: Sequence[MessageId]) -> Mapping[MessageId, bool]:
+        """Take up what is embedded of *message_ids*, and tell of each such whether it has one."""
+        ...
+
+    def search(
+        self, vector: bytes, message_ids: Sequence[MessageId], limit: int
+    ) -> Sequence[tuple[MessageId, float]]:
+        """
+        Compare *message_ids*, all of which were taken up, with *vector*: float32, little-endian.
+
+        Gives the *limit* closest, best first, each with the inner product of its best vector.
+        """
+        ...
+
+
 class Archive(Protocol):
     """What was said, as a retriever reads it, and the vectors that it has stored."""
 
@@ -94,6 +112,10 @@ class Archive(Protocol):
         self, fingerprint: str, *, after: MessageId, limit: int
     ) -> Sequence[StoredMessage]:
         """Give messages, of whomever, without a vector of that embedder, by their ids."""
+        ...
+
+    def table(self, fingerprint: str, dimension: int) -> VectorTable | None:
+        """Give the vectors of that embedder as a table; None where the database has no such."""
         ...
 
 

@@ -22,6 +22,7 @@ from agentmem.retrieval.index_format import SavedVectors
 from agentmem.retrieval.lexical import LexicalIndex
 from agentmem.retrieval.marks import NO_SESSION, mark_of
 from agentmem.retrieval.ranking import Ranking, dense_query, rank
+from agentmem.retrieval.table_vectors import vectors_of
 from agentmem.types import BranchId, MessageId, StoredMessage
 
 _PAGE: Final = 1000
@@ -62,7 +63,7 @@ class DomainIndex:
         self._branches: dict[BranchId, Extent] = {}
         self.vectors: DomainVectors | None = None
         if self._embedder is not None:
-            self.vectors = DomainVectors(self.domain, self._archive, self._embedder)
+            self.vectors = vectors_of(self.domain, self._archive, self._embedder, self.catalog)
 
     @property
     def num_bytes(self) -> int:

@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError, VectorError
-from agentmem.protocols import Archive, Domain, Embedding
+from agentmem.protocols import Archive, Domain
 from agentmem.retrieval.catalog import Catalog
 from agentmem.retrieval.columns import Bools, Float32s
 from agentmem.retrieval.embedding import Embedder
 from agentmem.retrieval.index_files import IndexFiles
 from agentmem.retrieval.index_format import Marks, SavedVectors
-from agentmem.retrieval.vector import FaissIndex
+from agentmem.retrieval.vector import FaissIndex, VectorIndex
 from agentmem.types import MessageId
 
 _PAGE: Final = 1000
@@ -38,7 +38,8 @@ class DomainVectors:
         self._domain = domain
         self._archive = archive
         self._fingerprint = embedder.fingerprint
-        self.index = FaissIndex(embedder.dimension)
+        self._dimension = embedder.dimension
+        self.index: VectorIndex = FaissIndex(embedder.dimension)
         self.missing: dict[MessageId, int] = {}
         """The row of each message that has no vector yet."""
         self.num_changes = 0
@@ -82,7 +83,7 @@ class DomainVectors:
         waiting = list(self.missing)
         for start in range(0, len(waiting), _PAGE):
             page = waiting[start : start + _PAGE]
-            self._take(self._archive.embeddings(self._fingerprint, page))
+            self._take(page)
         self._rest_until = time.monotonic() + _REST * (time.monotonic() - started)
 
     def scores(self, query: Float32s, allowed: Bools) -> Float32s | None:
@@ -91,6 +92,7 @@ class DomainVectors:
 
     def snapshot(self, catalog: Catalog, marks: Marks) -> SavedVectors:
         """Copy what is to be saved."""
+        assert isinstance(self.index, FaissIndex), "only what is in memory is saved"
         rows = self.index.rows
         return SavedVectors(
             message_ids=catalog.message_ids[rows],
@@ -112,15 +114,16 @@ class DomainVectors:
             del self.missing[message_id]
         self.has_leftovers |= not is_held.all()
 
-    def _take(self, embeddings: Sequence[Embedding]) -> None:
-        dimension = self.index.dimension
+    def _take(self, message_ids: Sequence[MessageId]) -> None:
+        """Take up what is embedded of *message_ids*."""
+        embeddings = self._archive.embeddings(self._fingerprint, message_ids)
         rows: list[int] = []
         vectors: list[Float32s] = []
         for one in embeddings:
             if one.message_id not in self.missing:
                 continue
             vector = np.frombuffer(one.vector, "<f4") if len(one.vector) % 4 == 0 else None
-            if vector is None or (len(vector) not in (0, dimension)) or not _points(vector):
+            if vector is None or (len(vector) not in (0, self._dimension)) or not _points(vector):
                 self._complain(
                     f"the stored vector of message {one.message_id} cannot be compared: it is "
                     "found by its words alone"

@@ -13,7 +13,7 @@ from agentmem.protocols import Archive, Domain
 from agentmem.retrieval.domain_index import DomainIndex
 from agentmem.retrieval.embedding import Embedder
 from agentmem.retrieval.index_files import IndexFiles
-from agentmem.retrieval.vector import divide
+from agentmem.retrieval.vector import FaissIndex, divide
 from agentmem.types import MessageId, Scope
 
 _SAVED_SHARE: Final = 10
@@ -136,8 +136,9 @@ class Library:
             self._is_tidy = True
             self._try(self._files.tidy)
         for index in self._loaded():
-            if not closing and index.vectors is not None:
-                divide(index.vectors.index, index.lock)
+            vectors = None if index.vectors is None else index.vectors.index
+            if not closing and isinstance(vectors, FaissIndex):
+                divide(vectors, index.lock)
             if self.is_due(index, closing=closing):
                 self._try(index.save)
 

@@ -21,7 +21,7 @@ from agentmem.retrieval.columns import Bools, Column, Float32s, Int64s, Kind
 MAX_EXACT: Final = 100_000
 """Vectors that are all compared; `benchmarks/bench_vectors.py` shows what it costs."""
 
-MAX_COMPARED: Final = 32_000
+MAX_COMPARED: Final = 10_000
 """About how many vectors are compared where not all are."""
 
 _CHUNK: Final = 5000
@@ -35,6 +35,16 @@ class VectorIndex(Protocol):
     @property
     def kind(self) -> str:
         """Name how it searches, for people."""
+        ...
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory it takes."""
+        ...
+
+    @property
+    def rows(self) -> Int64s:
+        """The row of each vector: (n,)."""
         ...
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from agentmem.errors import InvalidInputError
 from agentmem.protocols import Domain, Embedding, Extent
 from agentmem.store.codec import decode
 from agentmem.store.engine import Database
+from agentmem.store.pg_vectors import PgVectors
 from agentmem.store.schema import AnySelect, BranchRow, MessageRow, OwnerRow, SessionRow
 from agentmem.store.schema_derived import EmbedderRow, EmbeddingRow
 from agentmem.store.scoping import check_id, check_position, is_owner, owner_digest
@@ -217,6 +218,13 @@ class StoreArchive:
         }
         rows = self._database.read(lambda connection: connection.execute(_NOT_EMBEDDED, keys).all())
         return tuple(decode(row) for row in rows)
+
+    def table(self, fingerprint: str, dimension: int) -> PgVectors | None:
+        """Give the vectors of that embedder as a table; None where the database has no such."""
+        if self._database.engine.dialect.name != "postgresql":
+            return None
+        embedder = self._database.write(lambda connection: _embedder(connection, fingerprint))
+        return PgVectors.open(self._database, embedder, dimension)
 
     def _in_chunks(self, statement: AnySelect, ids: Sequence[int], **keys: object) -> list[Any]:
         def work(connection: Connection) -> list[Any]:

@@ -50,6 +50,11 @@ def upgrade():
 
 
 def downgrade():
-    # They can be made anew from the messages.
+    # They can be made anew from the messages, and so can the copies that PostgreSQL searches.
+    connection = op.get_bind()
+    if connection.dialect.name == "postgresql":
+        for name in sa.inspect(connection).get_table_names():
+            if name.startswith("embedding_vector_"):
+                op.drop_table(name)
     op.drop_table("embedding")
     op.drop_table("embedder")

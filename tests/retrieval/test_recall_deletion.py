@@ -1,10 +1,13 @@
 """What was deleted stays in no file."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentmem.errors import IndexFileError
 from agentmem.retrieval import HybridRetriever
 from agentmem.types import Scope
+from tests.builders import say
 from tests.retrieval.archive import SCOPE, USER
 from tests.retrieval.filed import search, vector_of
 
@@ -116,3 +119,17 @@ def test_what_a_killed_process_left_half_written_goes(open_filed, saved, folder)
     assert recall.wait(10)
 
     assert not (folder / "half.part").exists()
+
+
+def test_a_save_leaves_out_what_is_something_else_now(filed, open_filed, folder):
+    recall = open_filed()
+    assert recall.wait(10)
+    search(recall)
+    old = vector_of(filed, 8)
+    filed.lines[1].messages[7] = replace(filed.lines[1].messages[7], message=say("user", "new"))
+
+    recall.close()
+
+    (path,) = folder.glob("*.vectors")
+    assert old not in path.read_bytes()
+    assert vector_of(filed, 9) in path.read_bytes()

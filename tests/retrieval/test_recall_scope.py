@@ -116,6 +116,8 @@ def test_an_older_state_of_the_database_is_read_anew(archive, recall):
     archive.lines[main].messages.pop()
 
     assert 3 not in found(recall, "bicycle", visible={main: (1, 9)})
+    archive.append(main, "a train")
+    assert found(recall, "train", visible={main: (1, 9)})[0] == 4
 
 
 def test_calls_results_and_synthetic_messages_without_words_are_passed_over(archive, recall):

@@ -1,3 +1,6 @@
+from contextlib import nullcontext
+from itertools import count
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,7 +9,7 @@ from hypothesis import strategies as st
 from agentmem.errors import VectorError
 from agentmem.retrieval import vector as vector_module
 from agentmem.retrieval.cells import Cells, num_cells_for
-from agentmem.retrieval.vector import FaissIndex, as_unit
+from agentmem.retrieval.vector import FaissIndex, as_unit, divide
 
 DIMENSION = 8
 
@@ -204,3 +207,23 @@ def test_cells_follow_what_is_added_and_removed():
     for row, query in ((2007, new[7]), (950, vectors[950]), (50, vectors[50])):
         assert int(np.nanargmax(index.scores(query, np.ones(2050, np.bool_)))) == row
     assert np.isnan(index.scores(new[0], np.ones(2050, np.bool_))[100:900]).all()
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_dividing_gives_way_to_a_removal_and_is_done_the_next_time(monkeypatch):
+    """What was assigned by then has moved."""
+    monkeypatch.setattr(vector_module, "_CHUNK", 300)
+    index = filled(np.arange(2000), topics(2000))
+    times = count(1)
+
+    class Lock(nullcontext):
+        def __enter__(self):
+            if next(times) == 4:
+                index.remove(range(100))
+
+    divide(index, Lock())
+    assert index.wants_cells
+    divide(index, Lock())
+
+    assert not index.wants_cells
+    assert (index._cell_of.values == index._cells.assign(index.vectors())).all()
