@@ -28,7 +28,7 @@ from agentmem.types import MessageId, Scope
 _SUFFIX: Final = ".vectors"
 _PART: Final = ".part"
 _LOCK: Final = ".lock"
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 _MAX_HEADER_BYTES: Final = 1 << 16
 
 

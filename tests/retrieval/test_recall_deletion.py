@@ -1,5 +1,6 @@
 """What was deleted stays in no file."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -92,23 +93,48 @@ def test_what_cannot_be_removed_is_told_to_whoever_deletes(open_filed, saved, mo
         recall.forget(SCOPE, [21])
 
 
-def test_a_large_file_loses_the_little_that_was_deleted_without_a_close(filed, open_filed, folder):
+@pytest.fixture
+def large(filed, open_filed, folder):
+    """A file of so much that one message more or less is no reason to write it anew."""
     filed.append(1, *(f"museum {n}" for n in range(200)))
-    with_secret = open_filed()
-    assert with_secret.wait(10)
-    search(with_secret)
-    with_secret.close()
-    (path,) = folder.glob("*.vectors")
-    secret = vector_of(filed, 21)
-    assert secret in path.read_bytes()
-    filed.empty(21)
     recall = open_filed()
-
-    search(recall)
     assert recall.wait(10)
+    search(recall)
+    recall.close()
+    (path,) = folder.glob("*.vectors")
+    assert vector_of(filed, 21) in path.read_bytes()
+    return path
 
-    assert secret not in path.read_bytes()
-    assert vector_of(filed, 100) in path.read_bytes()
+
+def test_a_large_file_loses_what_was_deleted_while_nobody_looked(filed, open_filed, large):
+    secret = vector_of(filed, 21)
+    filed.empty(21)
+
+    search(open_filed())
+
+    deadline = time.monotonic() + 10
+    while secret in large.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert secret not in large.read_bytes()
+    assert vector_of(filed, 100) in large.read_bytes()
+
+
+@pytest.mark.parametrize("how", ["message", "branch"])
+def test_a_large_file_loses_what_another_process_deleted_meanwhile(
+    filed, open_filed, folder, large, how
+):
+    other = filed.branch(2)
+    (one,) = filed.append(other, "a secret train")
+    recall = open_filed()
+    assert recall.rebuild(USER).num_pending == 0
+    secret = vector_of(filed, one)
+    assert secret in large.read_bytes()
+
+    filed.empty(one) if how == "message" else filed.drop(other)
+    assert one not in search(recall, "secret train")
+    recall.close()
+
+    assert all(secret not in path.read_bytes() for path in folder.iterdir())
 
 
 def test_what_a_killed_process_left_half_written_goes(open_filed, saved, folder):

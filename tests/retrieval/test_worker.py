@@ -210,3 +210,27 @@ def test_a_program_ends_although_it_never_closed():
 
     assert finish(start(LEAVE)) == "left\n"
     assert time.monotonic() - started < 20
+
+
+def test_what_was_said_after_all_the_rest_is_looked_for_there_alone(
+    archive, open_worker, monkeypatch
+):
+    """To look through everything for each message would take as long as the history is."""
+    branch = archive.branch()
+    archive.append(branch, *map(str, range(100)))
+    worker = open_worker()
+    assert worker.wait(10)
+    asked = []
+    look = archive.not_embedded
+
+    def watch(fingerprint, *, after, limit):
+        asked.append(after)
+        return look(fingerprint, after=after, limit=limit)
+
+    monkeypatch.setattr(archive, "not_embedded", watch)
+    (new,) = archive.append(branch, "new")
+    worker.wake()
+
+    with worker._changed:
+        worker._changed.wait_for(lambda: worker._tried == worker._asked, 10)
+    assert asked == [100, new]
