@@ -47,7 +47,10 @@ from agentmem.types import (
 )
 
 BUDGETS = (512, 1024, 2048, 4096)
-WINDOW = 200
+TOKENS_PER_HIT = 16
+"""`Session.assemble()` asks for one hit for so many tokens of the tier, and those of the window."""
+
+WINDOW = 120
 """Newest messages that a whole prompt may show: more than fit into 4,096 tokens."""
 
 Found = dict[int, list[tuple[int, float]]]
@@ -111,7 +114,8 @@ class Bench:
                 hits = searcher.search(question.text, way)
                 for budget in BUDGETS:
                     limits = Budget(context=2 * budget + 512, reply=1, summary=0, retrieved=budget)
-                    prompt = self._ask(talk, question, hits, limits, ())
+                    wanted = hits[: budget // TOKENS_PER_HIT]
+                    prompt = self._ask(talk, question, wanted, limits, ())
                     assert prompt.tokens_by_tier.get(Tier.RETRIEVED, 0) <= budget, "over the budget"
                     found[budget].append((question.category, _share(question, prompt)))
         return found
@@ -125,7 +129,9 @@ class Bench:
                 hits = searcher.search(question.text, "hybrid")
                 for budget in BUDGETS:
                     limits = Budget(context=budget + 1, reply=1, summary=0, retrieved=0.5)
-                    prompt = self._ask(talk, question, hits, limits, talk.messages[-WINDOW:])
+                    window = talk.messages[-WINDOW:]
+                    wanted = hits[: WINDOW + budget // 2 // TOKENS_PER_HIT]
+                    prompt = self._ask(talk, question, wanted, limits, window)
                     found[budget].append((question.category, _share(question, prompt)))
                     shares.append(prompt.tokens_by_tier.get(Tier.RECENT, 0) / prompt.num_tokens)
         return found, statistics.mean(shares)

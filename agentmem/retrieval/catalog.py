@@ -84,6 +84,7 @@ class Catalog:
         self._positions = Column(np.int64)
         self._created = Column(np.float64)
         self._speakers = Column(np.int32)
+        self._sizes = Column(np.int64)
         self._named = Column(np.bool_)
         self._questions = Column(np.bool_)
         self._alive = Column(np.bool_)
@@ -118,6 +119,11 @@ class Catalog:
     def created(self) -> Float64s:
         """Seconds since 1970, UTC."""
         return self._created.values
+
+    @property
+    def sizes(self) -> Int64s:
+        """Characters of its text."""
+        return self._sizes.values
 
     @property
     def speakers(self) -> npt.NDArray[np.int32]:
@@ -168,6 +174,7 @@ class Catalog:
             self._positions.append(entry.position)
             self._created.append(entry.created_at.timestamp())
             self._speakers.append(speaker)
+            self._sizes.append(len(entry.text))
             self._named.append(entry.speaker != entry.role)
             self._questions.append(is_question(entry.text))
             self._alive.append(True)

@@ -13,6 +13,11 @@ from tests.retrieval.entries import entry, ids, indexed, query, said
 NAN, NOT_FOUND = float("nan"), float("-inf")
 
 
+def texts(number):
+    """Messages of the length at which the dense list weighs what the other does."""
+    return said(*["x" * 120] * number)
+
+
 def scores(*values):
     return np.array(values, np.float32)
 
@@ -25,14 +30,14 @@ def ranked(entries, lexical, dense, asked: Query | None = None):
 
 
 def test_words_alone():
-    found = ranked(said("a", "b", "c"), [1, 0, 2], None)
+    found = ranked(texts(3), [1, 0, 2], None)
     assert found.rows.tolist() == [2, 0]
     assert found.ranks["lexical"].tolist() == [1, 2]
     assert "dense" not in found.ranks
 
 
 def test_what_both_lists_have_high_comes_first():
-    found = ranked(said("a", "b", "c", "d"), [3, 2, 1, 0], [0.1, 0.8, 0.2, 0.9])
+    found = ranked(texts(4), [3, 2, 1, 0], [0.1, 0.8, 0.2, 0.9])
     assert found.rows[0] == 1
     assert dict(zip(found.rows.tolist(), found.ranks["dense"].tolist(), strict=True)) == {
         0: 4,
@@ -44,39 +49,44 @@ def test_what_both_lists_have_high_comes_first():
 
 
 def test_what_nothing_speaks_for_is_not_found():
-    assert ranked(said("a", "b", "c"), [0, 0, 1], [0.1, 0.9, 0.1]).rows.tolist() == [2, 1]
-    assert ranked(said("a", "b"), [0, 0], None).rows.tolist() == []
+    assert ranked(texts(3), [0, 0, 1], [0.1, 0.9, 0.1]).rows.tolist() == [2, 1]
+    assert ranked(texts(2), [0, 0], None).rows.tolist() == []
 
 
 def test_what_is_not_embedded_yet_stands_where_its_words_put_it():
-    found = ranked(said("a", "b", "c"), [3, 2, 1], [NAN, 0.9, 0.1])
+    found = ranked(texts(3), [3, 2, 1], [NAN, 0.9, 0.1])
     assert found.rows[0] == 0
     assert found.ranks["dense"].tolist()[0] == 0
 
 
 def test_what_an_inexact_search_did_not_find_stands_last():
-    found = ranked(said("a", "b", "c"), [0, 2, 1], [NOT_FOUND, 0.9, 0.5])
+    found = ranked(texts(3), [0, 2, 1], [NOT_FOUND, 0.9, 0.5])
     assert 0 not in found.rows.tolist()
-    assert ranked(said("a", "b"), [1, 2], [NOT_FOUND, NOT_FOUND]).rows.tolist() == [1, 0]
+    assert ranked(texts(2), [1, 2], [NOT_FOUND, NOT_FOUND]).rows.tolist() == [1, 0]
+
+
+def test_of_two_that_mean_the_same_the_shorter_comes_first():
+    found = ranked(said("x" * 400, "x" * 40, "x" * 100), [0, 0, 0], [0.9, 0.899, 0.1])
+    assert found.rows.tolist() == [1, 0]
 
 
 def test_only_what_may_be_seen_counts():
     asked = query(visible={BranchId(1): (2, 3)})
-    found = ranked(said("a", "b", "c", "d"), [9, 1, 2, 8], [0.9, 0.1, 0.2, 0.8], asked)
+    found = ranked(texts(4), [9, 1, 2, 8], [0.9, 0.1, 0.2, 0.8], asked)
     assert found.rows.tolist() == [2, 1]
     assert found.ranks["lexical"].tolist() == [1, 2]
-    assert ranked(said("a"), [1], [0.5], query(visible={})).rows.tolist() == []
+    assert ranked(texts(1), [1], [0.5], query(visible={})).rows.tolist() == []
 
 
 def test_no_more_than_are_wanted():
-    found = ranked(said("a", "b", "c"), [1, 2, 3], None, query(limit=2))
+    found = ranked(texts(3), [1, 2, 3], None, query(limit=2))
     assert found.rows.tolist() == [2, 1]
-    assert ranked(said("a"), [1], None, query(limit=0)).rows.tolist() == []
+    assert ranked(texts(1), [1], None, query(limit=0)).rows.tolist() == []
 
 
 def test_an_embedder_of_english_has_no_say_in_chinese():
     lexical, dense = [2, 1, 0], [0.1, 0.9, 0.8]
-    entries = said("a", "b", "c")
+    entries = texts(3)
     assert ranked(entries, lexical, dense, query("where is it")).rows[0] == 1
     assert ranked(entries, lexical, dense, query("在哪里")).rows[0] == 0
 
