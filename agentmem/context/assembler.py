@@ -50,6 +50,9 @@ class BranchView:
         hits: what was recalled for this prompt.
         blocks: what was recalled for earlier prompts and is kept where it was first shown.
         must_slide: let the window slide to its low-water mark even if it still fits.
+        parent: what *summaries* were just made of, if they are not in the log.
+        leave_to: let go of what stands up to this position, and no more, if the rest fits; 0 is
+            nothing.
     """
 
     branch_id: BranchId
@@ -64,6 +67,8 @@ class BranchView:
     hits: tuple[Hit, ...] = ()
     blocks: tuple[Block, ...] = ()
     must_slide: bool = False
+    parent: "BranchView | None" = None
+    leave_to: int = 0
 
 
 class Assembler:
@@ -134,6 +139,7 @@ class Assembler:
             folder=self.folder(),
             blocks=view.blocks,
             keep_recalled=self._policy.keep_recalled,
+            leave_to=view.leave_to,
         ).with_blocks_in_place()
 
     def _account(self, view: BranchView, draft: Draft, room: Room) -> Prompt:

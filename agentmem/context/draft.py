@@ -44,6 +44,7 @@ class Draft:
         hits: what was recalled for this prompt.
         blocks: what was recalled for earlier ones and is kept where it was first shown.
         keep_recalled: whether *hits* are to be kept too.
+        leave_to: units up to this position are to leave, whether they fit or not.
     """
 
     branch_id: BranchId
@@ -57,6 +58,7 @@ class Draft:
     hits: tuple[Hit, ...] = ()
     blocks: tuple[Block, ...] = ()
     keep_recalled: bool = False
+    leave_to: int = 0
 
     @cached_property
     def system(self) -> tuple[Message, ...]:

@@ -135,7 +135,7 @@ def slide_window(
         return max(0, budget.prompt - renderer.size(fixed))
 
     if renderer.size(draft) <= budget.prompt and slide is not Slide.NOW:
-        return draft, room
+        return _without_beginning(draft, renderer, budget), room
     stubbed = _stub(draft, policy)
     if renderer.size(stubbed) <= _halfway(budget) and slide is not Slide.NOW:
         return stubbed, room
@@ -160,6 +160,16 @@ def _slid(draft: Draft, renderer: Renderer, budget: Budget, slide: Slide) -> Dra
     while renderer.size(slid) > budget.prompt and (slid.all_hits or slid.summaries):
         slid = _without_one(slid)
     return slid
+
+
+def _without_beginning(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
+    """Let the units go that are to leave, if there are any."""
+    units = (*draft.older, *draft.rounds)
+    num_leaving = sum(unit[-1].position <= draft.leave_to for unit in units)
+    if num_leaving == 0:
+        return draft
+    slid = _drop(draft, num_leaving)
+    return slid if renderer.size(slid) <= budget.prompt else draft
 
 
 def _without_one(draft: Draft) -> Draft:

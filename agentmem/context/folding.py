@@ -22,7 +22,7 @@ _SHARE_OF_TIER = 3
 
 class Folder:
     """
-    Keeps the summaries of one branch within *max_tokens*.
+    Keeps the summaries of one branch within *max_tokens*, for one prompt.
 
     Args:
         count: tokens of a text.
@@ -35,6 +35,8 @@ class Folder:
         self._summarizer = summarizer
         self._count = count
         self._max_tokens = max_tokens
+        # The same run may be tried more than once until a prompt fits.
+        self._asked: dict[tuple[tuple[Passage, ...], int], tuple[str, str]] = {}
 
     def fold(
         self,
@@ -69,7 +71,10 @@ class Folder:
         limit = min(self._max_tokens // _SHARE_OF_TIER, size // 2)
         if limit < _MIN_TOKENS:
             return None
-        text, author = self._ask(passages, limit)
+        key = (tuple(passages), limit)
+        if key not in self._asked:
+            self._asked[key] = self._ask(passages, limit)
+        text, author = self._asked[key]
         text = repair_text(text).strip()
         # A summarizer is a stranger: what it promises is counted, not believed.
         if not text or self._count(text) > limit:

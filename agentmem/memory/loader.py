@@ -14,6 +14,7 @@ from agentmem.context import (
 )
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
+from agentmem.store.summaries import Sources
 from agentmem.store.view import View, at_once
 from agentmem.types import (
     AssemblyInfo,
@@ -66,8 +67,18 @@ def load_view(
         blocks=found.blocks,
     )
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
-        view = replace(view, summaries=_of_parent(runtime, branch, budget))
+        summaries, parent = _of_parent(runtime, branch, budget)
+        view = replace(view, summaries=summaries, parent=parent)
     return view, own
+
+
+def sources_of(view: BranchView) -> Sources:
+    """Give what new summaries of a prompt of *view* can be made of."""
+    messages = [stored for turn in view.turns for stored in turn.messages]
+    while view.parent is not None:
+        view = view.parent
+        messages += [stored for turn in view.turns for stored in turn.messages]
+    return Sources(messages=messages, summaries=view.summaries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,12 +197,14 @@ def _blocks(
     return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
 
 
-def _of_parent(runtime: Runtime, branch: BranchInfo, budget: Budget) -> tuple[Summary, ...]:
-    """Sum up what the parent's prompt would have shown at the fork."""
+def _of_parent(
+    runtime: Runtime, branch: BranchInfo, budget: Budget
+) -> tuple[tuple[Summary, ...], BranchView]:
+    """Sum up what the parent's prompt would have shown at the fork, and give that too."""
     assert branch.parent is not None, "main has no parent"
     view, _ = load_view(runtime, branch.parent, budget, branch.forked_at)
     assembler = Assembler(runtime.need_counter(), budget, runtime.policy)
-    return tuple(summarize_all(assembler, branch.id, view))
+    return tuple(summarize_all(assembler, branch.id, view)), view
 
 
 def _read_backwards(

@@ -16,7 +16,7 @@ from agentmem.memory.arguments import (
     role_of,
 )
 from agentmem.memory.history import History
-from agentmem.memory.loader import is_same, load_view
+from agentmem.memory.loader import is_same, load_view, sources_of
 from agentmem.memory.recalling import Wanted, recall_for, wanted_recall
 from agentmem.protocols import Hit
 from agentmem.types import (
@@ -189,8 +189,9 @@ class Writing(History):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
             try:
-                known = view.summaries
-                return self._store.ledger.record(self._scope, prompt, after=after, known=known)
+                return self._store.ledger.record(
+                    self._scope, prompt, after=after, sources=sources_of(view)
+                )
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise

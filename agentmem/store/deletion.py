@@ -101,6 +101,10 @@ class Deletion:
 
         def work(connection: Connection) -> Deleted:
             branch = find_branch(connection, scope, branch_id)
+            # Whoever has read the message to sum it up has stored that, or will find it gone.
+            session = {"session": branch.session_id}
+            branches = connection.execute(_BRANCHES_OF_SESSION, session).scalars().all()
+            connection.execute(_LOCK_IN_ORDER, {"branches": branches})
             if not 1 <= position <= branch.head:
                 raise not_found(f"message at position {position} of branch", branch_id, scope)
             line = lineage(connection, branch)

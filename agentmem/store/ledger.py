@@ -1,6 +1,6 @@
 """The log of prompts: what each one held, and what it left out."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
@@ -13,7 +13,14 @@ from agentmem.store.branches import find_branch, find_branches
 from agentmem.store.engine import Database
 from agentmem.store.ledger_codec import encode_prompt, encode_record, to_info, to_record
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, TruncationRow
-from agentmem.store.summaries import add_summaries, find_summaries, known_keys, summaries_of
+from agentmem.store.summaries import (
+    Sources,
+    add_summaries,
+    expect_sources,
+    find_summaries,
+    known_keys,
+    summaries_of,
+)
 from agentmem.types import (
     AssemblyId,
     AssemblyInfo,
@@ -61,6 +68,7 @@ _TRUNCATIONS: Final = (
 _TRUNCATIONS_OF_BRANCH: Final = _TRUNCATIONS.where(AssemblyRow.branch_id == bindparam("branch"))
 _ADD: Final = insert(AssemblyRow).returning(AssemblyRow.id)
 
+_NOTHING: Final = Sources()
 _ANY_HEAD: Final = 2**62
 
 
@@ -86,7 +94,7 @@ class Ledger:
         prompt: Prompt,
         *,
         after: AssemblyId | Unchecked | None = UNCHECKED,
-        known: Collection[Summary] = (),
+        sources: Sources = _NOTHING,
     ) -> Prompt:
         """
         Log a prompt, what it left out and its new summaries, all or nothing.
@@ -95,7 +103,8 @@ class Ledger:
 
         With *after*, the log must still end with that prompt of the same branch, budget and
         counter, or with none for None: whoever assembled for an older log must look again.
-        *known* are summaries that were read from the log, and so are in it.
+        *sources* are what its new summaries were made of, which must still be there; those of its
+        summaries that are among them are in the log already.
 
         It is on the disk once the next message is (see `Database.write_soon`): a power cut may
         take the account of a prompt, but not of one whose answer was stored.
@@ -103,19 +112,22 @@ class Ledger:
         Raises:
             SessionNotFoundError: no such branch of this scope.
             InvalidInputError: a truncation record is of another branch than the prompt.
-            ConflictError: the log has gone on since *after*; nothing was written.
+            ConflictError: the log has gone on since *after*, or one of *sources* has been deleted;
+                nothing was written.
         """
         check_text("fingerprint", prompt.fingerprint)
         if any(record.branch_id != prompt.branch_id for record in prompt.truncations):
             raise InvalidInputError("a truncation record is of another branch than its prompt")
         now = self._clock()
         columns = encode_prompt(prompt, now)
-        made = [summary for summary in prompt.summaries if summary not in known]
+        made = [summary for summary in prompt.summaries if summary not in sources.summaries]
 
         def work(connection: Connection) -> AssemblyId:
-            find_branch(connection, scope, prompt.branch_id, lock=True)
+            branch = find_branch(connection, scope, prompt.branch_id, lock=True)
             if not isinstance(after, Unchecked):
                 _expect_last(connection, prompt, after)
+            if made:
+                expect_sources(connection, branch.session_id, sources)
             add_summaries(connection, prompt.branch_id, made, now)
             added = connection.execute(_ADD, columns)
             assembly_id = added.scalar_one()

@@ -1,14 +1,16 @@
 """Summaries: written with the prompt that first shows them, never changed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
-from agentmem.store.schema import AnyRow, BranchRow
+from agentmem.errors import ConflictError
+from agentmem.store.schema import AnyRow, BranchRow, MessageRow
 from agentmem.store.schema_derived import SummaryRow
-from agentmem.types import BranchId, Summary
+from agentmem.types import BranchId, Origin, StoredMessage, Summary
 
 _BY_KEY: Final = (
     select(SummaryRow.__table__)
@@ -29,6 +31,23 @@ _KEYS_OF_BRANCH: Final = select(SummaryRow.key).where(
     SummaryRow.branch_id == bindparam("branch"),
     SummaryRow.key.in_(bindparam("keys", expanding=True)),
 )
+_NUM_WITH_TEXT: Final = (
+    select(func.count())
+    .select_from(MessageRow)
+    .where(
+        MessageRow.id.in_(bindparam("ids", expanding=True)),
+        MessageRow.origin != Origin.DELETED.value,
+    )
+)
+_BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What new summaries may be made of: messages, and summaries that are in the log."""
+
+    messages: Sequence[StoredMessage] = ()
+    summaries: Sequence[Summary] = ()
 
 
 def add_summaries(
@@ -47,6 +66,28 @@ def add_summaries(
     rows = [_encode(s, now) for key, s in own.items() if key not in there]
     if rows:
         connection.execute(insert(SummaryRow), rows)
+
+
+def expect_sources(connection: Connection, session_id: int, sources: Sources) -> None:
+    """
+    Make sure that nothing of *sources* has been deleted since it was read.
+
+    The caller holds the branch, as whoever deletes a message does.
+
+    Raises:
+        ConflictError: something was; what was made of it must not be stored.
+    """
+    keys = [summary.key for summary in sources.summaries]
+    num_gone = len(set(keys)) - len(find_summaries(connection, session_id, keys))
+    ids = [one.id for one in sources.messages if one.origin is not Origin.DELETED]
+    for start in range(0, len(ids), _BATCH):
+        some = ids[start : start + _BATCH]
+        num_gone += len(some) - connection.execute(_NUM_WITH_TEXT, {"ids": some}).scalar_one()
+    if num_gone:
+        raise ConflictError(
+            f"{num_gone} of the texts that a summary was made of were deleted meanwhile: "
+            "assemble again"
+        )
 
 
 def find_summaries(

@@ -1,6 +1,9 @@
 """Sessions that are longer than their window, and what they are after a restart."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
 
 from agentmem.config import Budget
 from agentmem.context import PinTask, Policy
@@ -171,3 +174,40 @@ def test_what_was_recalled_is_kept_in_its_place_over_a_restart(url):
 
     assert before.reuse.broken_by is after.reuse.broken_by is None
     assert "n0 n0" in after.text
+
+
+class DeletingSummarizer:
+    """Has a message deleted while it sums up what it has read of it."""
+
+    author = "deleting"
+
+    def __init__(self, delete):
+        self.delete = delete
+        self.read = []
+
+    def summarize(self, passages, *, max_tokens, count):  # noqa: ARG002 - as the protocol has it
+        self.read.append([passage.text for passage in passages])
+        if len(self.read) == 1:
+            self.delete()
+        return " ".join(passage.text.split()[0] for passage in passages[:6])
+
+
+@pytest.mark.parametrize("inherit", ["main", "all", "summary"])
+def test_what_is_deleted_while_it_is_summed_up_is_in_no_summary(url, inherit):
+    summarizer = DeletingSummarizer(lambda: session.delete_message(1))
+    policy, budget = Policy(summarizer=summarizer), Budget(context=400, reply=20)
+    with Memory.open(url, counter=WordCounter(), budget=budget, policy=policy) as memory:
+        session = memory.session("s")
+        session.append("user", f"secret {words(40)}")
+        for number in range(12):
+            session.append("user", words(20, f"n{number}"))
+        branch = session if inherit == "main" else session.subtask("t", inherit=inherit)
+        branch.append("user", words(200, "late"))
+
+        prompt = branch.assemble()
+
+        assert any("secret" in text for text in summarizer.read[0])
+        assert len(summarizer.read) > 1
+        assert prompt.summaries
+        assert "secret" not in prompt.text
+    assert b"secret" not in Path(url.removeprefix("sqlite:///")).read_bytes()
