@@ -50,6 +50,8 @@ class DomainIndex:
     ) -> None:
         self.lock = threading.RLock()
         self._saving = threading.Lock()
+        self.num_rounds = 0
+        """Of the worker, when vectors were last asked for however many were missing."""
         self.domain = domain
         self._archive = archive
         self._embedder = embedder
@@ -62,8 +64,6 @@ class DomainIndex:
         self._lexical = LexicalIndex()
         self._branches: dict[BranchId, Extent] = {}
         self.vectors: DomainVectors | None = None
-        if self._embedder is not None:
-            self.vectors = vectors_of(self.domain, self._archive, self._embedder, self.catalog)
 
     @property
     def num_bytes(self) -> int:
@@ -99,6 +99,8 @@ class DomainIndex:
         extents = {extent.branch_id: extent for extent in self._archive.extents(self.domain)}
         if any(_is_another(self._branches.get(one), extent) for one, extent in extents.items()):
             self._begin()
+        if self.vectors is None and self._embedder is not None:
+            self.vectors = vectors_of(self.domain, self._archive, self._embedder, self.catalog)
         is_first = not self._branches
         for branch_id in self._branches.keys() - extents.keys():
             del self._branches[branch_id]

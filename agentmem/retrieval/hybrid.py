@@ -105,7 +105,7 @@ class HybridRecall:
             return ()
         index = self._library.get(query.domain)
         with index.lock:
-            index.catch_up()
+            self._catch_up(index)
             text = index.query_text(query.text) if index.has_vectors else None
             is_behind = len(index.pending) > 0
         vector = self._embed_query(text or query.text) if text is not None else None
@@ -158,7 +158,7 @@ class HybridRecall:
         self._refuse_if_closed()
         index = self._library.get(domain)
         with index.lock:
-            index.catch_up()
+            self._catch_up(index)
             vectors = index.vectors
             status = RecallStatus(
                 num_messages=index.catalog.num_alive,
@@ -199,6 +199,11 @@ class HybridRecall:
             index.catch_up(even_if_many=True)
         index.save()
         return self.status(domain)
+
+    def _catch_up(self, index: DomainIndex) -> None:
+        num_rounds = 0 if self._worker is None else self._worker.num_rounds
+        index.catch_up(even_if_many=index.num_rounds != num_rounds)
+        index.num_rounds = num_rounds
 
     def _embed(self, domain: Domain, message_ids: Sequence[MessageId]) -> None:
         assert self._embedder is not None, "something is pending without an embedder"

@@ -64,6 +64,8 @@ class Worker:
         self._chores = chores
         self.last_error: str | None = None
         self.set_aside: set[MessageId] = set()
+        self.num_rounds = 0
+        """How often everything that was waiting has been seen to."""
         self._is_closed = False
         self._begin()
         _workers.add(self)
@@ -159,6 +161,7 @@ class Worker:
         with self._changed:
             self._tried = asked
             self._is_done = is_done
+            self.num_rounds += 1
             if is_done:
                 self.last_error = None
                 self._rest_s = _REST_S[0]
@@ -268,7 +271,8 @@ class Worker:
 
     def _note(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        if text != self.last_error:
+        # Whoever closed this may have closed the archive too.
+        if text != self.last_error and not self._is_closed:
             _log.warning("messages could not be embedded, and are tried again: %s", text)
         self.last_error = text
 

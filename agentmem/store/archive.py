@@ -223,8 +223,9 @@ class StoreArchive:
         """Give the vectors of that embedder as a table; None where the database has no such."""
         if self._database.engine.dialect.name != "postgresql":
             return None
-        embedder = self._database.write(lambda connection: _embedder(connection, fingerprint))
-        return PgVectors.open(self._database, embedder, dimension)
+        return PgVectors.open(
+            self._database, lambda connection: _embedder(connection, fingerprint), dimension
+        )
 
     def _in_chunks(self, statement: AnySelect, ids: Sequence[int], **keys: object) -> list[Any]:
         def work(connection: Connection) -> list[Any]:

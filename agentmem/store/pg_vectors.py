@@ -8,8 +8,8 @@ needed. No migration knows these tables; each row goes with the embedding that i
 import logging
 import math
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
@@ -77,19 +77,27 @@ class PgVectors:
         self._search = text(_SEARCH.format(**names))
 
     @classmethod
-    def open(cls, database: Database, embedder_id: int, dimension: int) -> Self | None:
+    def open(
+        cls, database: Database, find_embedder: Callable[[Connection], int], dimension: int
+    ) -> "PgVectors | None":
         """Make the table if need be; None where the database has no such thing as a vector."""
-        if database.engine.dialect.name != "postgresql" or not 0 < dimension <= _MAX_DIMENSION:
+        if not 0 < dimension <= _MAX_DIMENSION:
             return None
-        table = cls(database, embedder_id, dimension)
+
+        def work(connection: Connection) -> PgVectors:
+            table = cls(database, find_embedder(connection), dimension)
+            # IF NOT EXISTS alone fails where two processes make it at once.
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            connection.execute(table._create)
+            return table
+
         try:
             if database.read(lambda connection: connection.execute(_HAS_EXTENSION).first()) is None:
                 return None
-            database.write(table._make)
+            return database.write(work)
         except StoreError as error:
             _log.warning("vectors are compared in memory, not by the database: %s", error)
             return None
-        return table
 
     def fill(self, message_ids: Sequence[MessageId]) -> Mapping[MessageId, bool]:
         """Take up what is embedded of *message_ids*, and tell of each such whether it has one."""
@@ -128,11 +136,6 @@ class PgVectors:
         }
         rows = self._database.read(lambda connection: connection.execute(self._search, keys).all())
         return [(MessageId(row.message_id), float(row.score)) for row in rows]
-
-    def _make(self, connection: Connection) -> None:
-        # IF NOT EXISTS alone fails where two processes make it at once.
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        connection.execute(self._create)
 
     def _numbers(self, vector: bytes) -> tuple[float, ...]:
         """Read a vector; nothing if it is not one of this dimension that points somewhere."""

@@ -7,7 +7,7 @@ import pytest
 
 from agentmem.errors import RetrieverClosedError
 from agentmem.protocols import Recall, Retriever
-from agentmem.retrieval import HybridRetriever
+from agentmem.retrieval import HybridRetriever, domain_vectors
 from agentmem.testing import HashingEmbedder
 from tests.builders import call
 from tests.retrieval.archive import SCOPE, USER
@@ -199,3 +199,19 @@ def test_a_forked_process_goes_on_with_an_index_of_its_own(archive, open_recall)
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert found(recall, "hotel", visible={main: (1, 9)}) == [1]
+
+
+@pytest.mark.parametrize("how", ["wait", "rebuild"])
+def test_of_many_that_were_missing_all_are_there_once_they_are_embedded(
+    archive, open_recall, monkeypatch, how
+):
+    """While a long queue is worked off, not each search asks for all that is still missing."""
+    monkeypatch.setattr(domain_vectors, "_FEW", 5)
+    monkeypatch.setattr(domain_vectors, "_REST", 10**9)
+    archive.append(archive.branch(), *(f"hotel {n}" for n in range(70)))
+    recall = open_recall(HashingEmbedder())
+    assert recall.status(USER).num_pending == 70
+
+    assert recall.wait(10) if how == "wait" else recall.rebuild(USER)
+
+    assert recall.status(USER).num_pending == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agentmem.errors import IndexFileError
-from agentmem.retrieval import HybridRetriever
+from agentmem.retrieval import HybridRetriever, index_files
 from agentmem.types import Scope
 from tests.builders import say
 from tests.retrieval.archive import SCOPE, USER
@@ -135,6 +135,35 @@ def test_a_large_file_loses_what_another_process_deleted_meanwhile(
     recall.close()
 
     assert all(secret not in path.read_bytes() for path in folder.iterdir())
+
+
+def test_a_save_that_failed_does_not_forget_what_is_to_go(filed, open_filed, large, monkeypatch):
+    secret = vector_of(filed, 21)
+    filed.empty(21)
+    recall = open_filed()
+    full = OSError(28, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(index_files.os, "fsync", lambda _: (_ for _ in ()).throw(full))
+        search(recall)
+        assert recall.wait(10)
+        assert "No space left" in recall.status(USER).last_error
+    assert secret in large.read_bytes()
+
+    recall.close()
+
+    assert secret not in large.read_bytes()
+
+
+def test_what_is_left_of_a_large_file_is_saved_again(filed, open_filed, large):
+    recall = open_filed()
+    search(recall)
+    filed.empty(21)
+
+    recall.forget(SCOPE, [21])
+    assert not large.exists()
+    recall.close()
+
+    assert vector_of(filed, 100) in large.read_bytes()
 
 
 def test_what_a_killed_process_left_half_written_goes(open_filed, saved, folder):

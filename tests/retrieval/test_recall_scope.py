@@ -74,6 +74,7 @@ def test_a_branch_that_was_deleted_elsewhere_is_not_found(archive, recall):
 
     archive.drop(other)
 
+    assert recall.status(USER).num_messages == 1
     assert found(recall, "hotel", visible={main: (1, 9)}) == [1]
 
 

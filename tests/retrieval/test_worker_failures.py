@@ -39,7 +39,8 @@ def test_a_failure_is_taken_up_again_without_being_asked(archive, open_worker):
 
 def test_one_message_that_cannot_be_embedded_holds_up_no_other(archive, open_worker):
     ids = archive.append(archive.branch(), *(f"number {n}" for n in range(100)))
-    worker = open_worker(Watched(fails_on=lambda text: text == "user: number 50"))
+    embedder = Watched(fails_on=lambda text: text == "user: number 50")
+    worker = open_worker(embedder)
 
     assert not worker.wait(10)
 
@@ -47,8 +48,10 @@ def test_one_message_that_cannot_be_embedded_holds_up_no_other(archive, open_wor
     assert worker.set_aside == {ids[50]}
     assert "number 50" in worker.last_error
     more = archive.append(1, "later")
+    num_tries = embedder.texts.count("user: number 50")
     assert not worker.wait(10)
     assert embedded(archive)[-1:] == more
+    assert embedder.texts.count("user: number 50") == num_tries
 
 
 @pytest.mark.parametrize("wrong", [np.nan, 0.0, np.inf])
