@@ -53,6 +53,8 @@ _HOMES = {
         "VectorError",
     ),
     "agentmem.memory": (
+        "FoldState",
+        "FoldStatus",
         "Memory",
         "ReplyStream",
         "Session",
@@ -101,6 +103,8 @@ __all__ = [
     "DiscardOldResults",
     "ExtractiveSummarizer",
     "FinishReason",
+    "FoldState",
+    "FoldStatus",
     "Form",
     "Hit",
     "ImagePart",

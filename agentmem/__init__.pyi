@@ -33,6 +33,8 @@ from agentmem.errors import SessionNotFoundError as SessionNotFoundError
 from agentmem.errors import StoreError as StoreError
 from agentmem.errors import TranscriptError as TranscriptError
 from agentmem.errors import VectorError as VectorError
+from agentmem.memory import FoldState as FoldState
+from agentmem.memory import FoldStatus as FoldStatus
 from agentmem.memory import Memory as Memory
 from agentmem.memory import ReplyStream as ReplyStream
 from agentmem.memory import Session as Session
@@ -76,6 +78,8 @@ __all__ = [
     "DiscardOldResults",
     "ExtractiveSummarizer",
     "FinishReason",
+    "FoldState",
+    "FoldStatus",
     "Form",
     "Hit",
     "ImagePart",

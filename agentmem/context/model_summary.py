@@ -5,6 +5,7 @@ The model is a stranger here: it may fail, say nothing or say too much. Then the
 summary stands in, and the author of the summary says so; no error text ever becomes memory.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 
 from agentmem.config import Sampling
@@ -34,7 +35,14 @@ class ModelSummarizer:
         self._model = model
         self._attempts = attempts
         self._fallback = ExtractiveSummarizer()
-        self.author = model.name
+        # A fold in the background and a reply may both ask at once.
+        self._last = threading.local()
+
+    @property
+    def author(self) -> str:
+        """Who wrote what this thread was given last."""
+        author: str = getattr(self._last, "author", self._model.name)
+        return author
 
     def summarize(
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
@@ -52,9 +60,9 @@ class ModelSummarizer:
                 reason = type(error).__name__
                 continue
             if text and count(text) <= max_tokens:
-                self.author = self._model.name
+                self._last.author = self._model.name
                 return text
-        self.author = f"{self._fallback.author}, since {self._model.name} failed: {reason}"
+        self._last.author = f"{self._fallback.author}, since {self._model.name} failed: {reason}"
         return self._fallback.summarize(passages, max_tokens=max_tokens, count=count)
 
     def _ask(self, passages: Sequence[Passage], max_tokens: int) -> str:

@@ -10,6 +10,7 @@ from agentmem.context import Policy
 from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import checked_budget
+from agentmem.memory.background import Background
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import (
@@ -50,6 +51,7 @@ class Memory:
         self._policy = policy or Policy()
         self._namespace = namespace
         self._recall = retriever.over(store.archive(namespace)) if retriever else None
+        self._background = Background()
 
     @classmethod
     def open(  # noqa: PLR0913 - the facade is where everything meets
@@ -200,6 +202,15 @@ class Memory:
         """
         return self._recall is None or self._recall.wait(timeout_s)
 
+    def wait_for_folds(self, timeout_s: float | None = None) -> bool:
+        """
+        Wait until nothing is folded in the background any more; tell whether that is so.
+
+        Nobody has to wait, unless what comes next is to be the same each time. See
+        `Policy.fold_ahead` and `Session.fold_state()`.
+        """
+        return self._background.wait(timeout_s)
+
     def index_status(self, *, user: str = "default", key: str | None = None) -> RecallStatus:
         """
         Tell how far the session *key* of *user*, or all of them, can be searched now.
@@ -238,7 +249,12 @@ class Memory:
     aload = in_thread(load)
 
     def close(self) -> None:
-        """Close the database; model and embedder belong to the caller and stay loaded."""
+        """
+        Close the database; model and embedder belong to the caller and stay loaded.
+
+        A fold in the background that is not done within some seconds is given up.
+        """
+        self._background.close()
         if self._recall is not None:
             self._recall.close()
         self._store.close()
@@ -268,4 +284,5 @@ class Memory:
             budget=self._budget,
             policy=self._policy,
             recall=self._recall,
+            background=self._background,
         )

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import ConfigError
 from agentmem.memory.arguments import checked_budget
+from agentmem.memory.background import Background
 from agentmem.protocols import LanguageModel, Recall, TokenCounter
 from agentmem.store import Store
 from agentmem.types import MessageId, Scope
@@ -25,6 +26,7 @@ class Runtime:
     budget: Budget
     policy: Policy
     recall: Recall | None = None
+    background: Background = field(default_factory=Background)
 
     def need_model(self) -> LanguageModel:
         if self.model is None:

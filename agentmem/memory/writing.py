@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentmem.config import Budget
 from agentmem.context import Assembler
 from agentmem.errors import ConflictError
+from agentmem.memory.ahead import fold_key, look_ahead
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import (
     calls_of,
@@ -15,6 +16,7 @@ from agentmem.memory.arguments import (
     pin_scope_of,
     role_of,
 )
+from agentmem.memory.background import FoldState
 from agentmem.memory.history import History
 from agentmem.memory.loader import is_same, load_view, sources_of
 from agentmem.memory.recalling import Wanted, recall_for, wanted_recall
@@ -163,7 +165,10 @@ class Writing(History):
             InvalidInputError: *query* and *hits* are given.
         """
         wanted = wanted_recall(self._runtime, query, hits)
-        return self._assemble(self._runtime.budget_for(budget), wanted)
+        budget = self._runtime.budget_for(budget)
+        prompt = self._assemble(budget, wanted)
+        look_ahead(self._runtime, self._branch_id, budget, prompt)
+        return prompt
 
     def fold(self, *, budget: Budget | None = None) -> Prompt:
         """
@@ -176,7 +181,15 @@ class Writing(History):
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with.
         """
-        return self._assemble(self._runtime.budget_for(budget), (), must_slide=True)
+        budget = self._runtime.budget_for(budget)
+        prompt = self._assemble(budget, (), must_slide=True)
+        self._runtime.background.settle(fold_key(self._runtime, self._branch_id, budget))
+        return prompt
+
+    def fold_state(self, *, budget: Budget | None = None) -> FoldState:
+        """Tell what the background does for this branch, and why its last fold failed, if so."""
+        budget = self._runtime.budget_for(budget)
+        return self._runtime.background.state(fold_key(self._runtime, self._branch_id, budget))
 
     def _assemble(self, budget: Budget, wanted: Wanted, *, must_slide: bool = False) -> Prompt:
         """Load, decide, log; and look again when the log has gone on meanwhile."""

@@ -1,0 +1,162 @@
+"""
+Folding ahead of time: what the window will let go is summed up before it has to.
+
+In two phases. The summary is written while nothing is held, however long that takes. Then the
+branch is looked at again, and if the same messages still stand at the beginning of its window they
+leave, and the summary takes their place: a compare-and-set on the log. Whatever was appended or
+assembled meanwhile stays; if somebody was faster, or a message was deleted, it is tried again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agentmem.config import Budget
+from agentmem.context import Assembler, Policy
+from agentmem.errors import AgentMemError, ConflictError, SessionNotFoundError
+from agentmem.memory.background import IsCancelled
+from agentmem.memory.loader import load_view, sources_of
+from agentmem.memory.runtime import Runtime
+from agentmem.protocols import Passage, Summarizer
+from agentmem.types import BranchId, Break, Prompt, Scope, Span, Tier
+
+_MAX_WRITES = 40
+"""How often a summary that is written is tried to be stored."""
+
+
+class SummaryError(AgentMemError):
+    """A summarizer gave nothing that can stand for what it was asked to sum up."""
+
+
+FoldKey = tuple[Scope, BranchId, Budget]
+
+
+def fold_key(runtime: Runtime, branch_id: BranchId, budget: Budget) -> FoldKey:
+    """Name the window of a branch under a budget."""
+    return (runtime.scope, branch_id, budget)
+
+
+def look_ahead(runtime: Runtime, branch_id: BranchId, budget: Budget, prompt: Prompt) -> None:
+    """Have the branch of *prompt* folded soon if its window is nearly full; return at once."""
+    policy = runtime.policy
+    if policy.fold_ahead is None or policy.summarizer is None:
+        return
+    key = fold_key(runtime, branch_id, budget)
+    if prompt.reuse.broken_by is Break.FOLD:
+        runtime.background.settle(key)
+    if is_nearly_full(prompt, budget, policy.fold_ahead):
+        runtime.background.ask(
+            key, lambda is_cancelled: fold_ahead(runtime, branch_id, budget, is_cancelled)
+        )
+
+
+def is_nearly_full(prompt: Prompt, budget: Budget, mark: float) -> bool:
+    """
+    Tell whether the window takes at least the share *mark* of its room.
+
+    Its room is what pins, summaries and recalled messages leave of the prompt. The mark is at
+    least halfway from low water to full, or each prompt would be followed by a fold.
+    """
+    window = sum(prompt.tokens_by_tier.get(tier, 0) for tier in (Tier.RECENT, Tier.CURRENT))
+    room = budget.prompt - (prompt.num_tokens - window)
+    return window >= max(mark, (1 + budget.low_water) / 2) * room
+
+
+def fold_ahead(
+    runtime: Runtime, branch_id: BranchId, budget: Budget, is_cancelled: IsCancelled
+) -> None:
+    """
+    Sum up what a slide to low water would let go, and let it go.
+
+    Nothing is done where somebody has folded since, or the branch is gone. Unlike in a reply there
+    is no hurry, so no other summary stands in for one that failed.
+
+    Raises:
+        SummaryError: the summarizer raised, said nothing or too much; nothing was stored.
+        ConflictError: others were faster each time.
+        ContextOverflowError: pins and current turn alone are over the budget.
+    """
+    assert runtime.policy.summarizer is not None, "only what sums up is asked to"
+    strict = _Strict(runtime.policy.summarizer, is_cancelled)
+    policy: Policy = replace(runtime.policy, summarizer=strict)
+    assembler = Assembler(runtime.need_counter(), budget, policy)
+    leave_to: int | None = None
+    for _ in range(_MAX_WRITES):
+        try:
+            view, previous = load_view(runtime, branch_id, budget)
+        except SessionNotFoundError:
+            return
+        how = {"must_slide": True} if leave_to is None else {"leave_to": leave_to}
+        prompt = assembler.assemble(replace(view, **how))
+        strict.check()
+        last = _last_hidden(prompt.layout)
+        if is_cancelled() or previous is None or last <= _last_hidden(previous.layout):
+            return
+        leave_to = last if leave_to is None else leave_to
+        try:
+            runtime.store.ledger.record(
+                runtime.scope, prompt, after=previous.id, sources=sources_of(view)
+            )
+        except SessionNotFoundError:
+            return
+        except ConflictError:
+            continue
+        return
+    raise ConflictError(f"branch {branch_id} was assembled {_MAX_WRITES} times while it was folded")
+
+
+def _last_hidden(layout: Sequence[Span]) -> int:
+    """Find the last position that has left the window; 0 if none has."""
+    hidden = (span.last for span in layout if span.tier in (None, Tier.SUMMARY))
+    return max(hidden, default=0)
+
+
+class _Strict:
+    """Asks a summarizer once for the same passages, and takes nothing else for its answer."""
+
+    def __init__(self, summarizer: Summarizer, is_cancelled: IsCancelled) -> None:
+        self._summarizer = summarizer
+        self._is_cancelled = is_cancelled
+        self._said: dict[tuple[tuple[Passage, ...], int], tuple[str, str]] = {}
+        self._error: SummaryError | None = None
+        self.author = summarizer.author
+
+    def summarize(
+        self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
+    ) -> str:
+        """Give what the summarizer says, the same as before for the same passages."""
+        key = (tuple(passages), max_tokens)
+        if key not in self._said:
+            try:
+                self._said[key] = self._ask(passages, max_tokens, count)
+            except SummaryError as error:
+                self._error = error
+                raise
+        text, self.author = self._said[key]
+        return text
+
+    def check(self) -> None:
+        """
+        Raise what went wrong, which whoever asks for a summary passes over.
+
+        Raises:
+            SummaryError: something did.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def _ask(
+        self, passages: Sequence[Passage], max_tokens: int, count: Callable[[str], int]
+    ) -> tuple[str, str]:
+        if self._is_cancelled():
+            raise SummaryError("cancelled before it was written")
+        try:
+            text = self._summarizer.summarize(passages, max_tokens=max_tokens, count=count)
+        except Exception as error:
+            said = f"{self._summarizer.author} raised {type(error).__name__}: {error}"
+            raise SummaryError(said) from error
+        author = self._summarizer.author
+        if not isinstance(text, str) or not text.strip():
+            raise SummaryError(f"{author} said nothing, but {text!r:.50}")
+        if (size := count(text)) > max_tokens:
+            raise SummaryError(f"{author} said {size} tokens where {max_tokens} were asked for")
+        return text, author

@@ -1,0 +1,145 @@
+"""
+Work ahead of time: one thread that lives while there is something to do.
+
+It knows nothing of what it does. Each job has a key; a key that waits already does not wait twice,
+and one that has failed too often is not taken up again until it is settled.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MAX_FAILURES: Final = 3
+"""How often a job may fail before it is left alone."""
+
+_MAX_REMEMBERED: Final = 1024
+"""Failed jobs of which the reason is known; the oldest are forgotten first."""
+
+_MAX_REASON: Final = 500
+_PATIENCE_S: Final = 5.0
+
+
+class FoldStatus(StrEnum):
+    """What the background does for a branch."""
+
+    IDLE = "idle"
+    WAITING = "waiting"
+    RUNNING = "running"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldState:
+    """
+    What the background does for a branch under a budget, and why the last try failed.
+
+    A branch whose fold has failed folds when its window is full, as it would without a background.
+    """
+
+    status: FoldStatus = FoldStatus.IDLE
+    failures: int = 0
+    """Tries that failed one after another; after three there are no more until it folds."""
+
+    reason: str = ""
+
+
+IsCancelled = Callable[[], bool]
+Job = Callable[[IsCancelled], None]
+
+
+class Background:
+    """
+    Does one job after another in a thread of its own.
+
+    The thread ends when there is nothing left to do, and never keeps a program from ending.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: OrderedDict[Hashable, Job] = OrderedDict()
+        self._running: Hashable | None = None
+        self._failed: OrderedDict[Hashable, FoldState] = OrderedDict()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def ask(self, key: Hashable, job: Job) -> None:
+        """Do *job* soon, unless one of that *key* waits, runs, or has failed too often."""
+        with self._changed:
+            is_busy = key in self._waiting or key == self._running
+            if self._is_closed or is_busy or self._failures(key) >= MAX_FAILURES:
+                return
+            self._waiting[key] = job
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="agentmem", daemon=True)
+                self._thread.start()
+
+    def settle(self, key: Hashable) -> None:
+        """Forget that jobs of *key* have failed: what they were for has been done."""
+        with self._changed:
+            self._failed.pop(key, None)
+
+    def state(self, key: Hashable) -> FoldState:
+        """Tell what becomes of the jobs of *key*."""
+        with self._changed:
+            failed = self._failed.get(key, FoldState())
+            status = failed.status
+            if key in self._waiting:
+                status = FoldStatus.WAITING
+            elif key == self._running:
+                status = FoldStatus.RUNNING
+            return FoldState(status=status, failures=failed.failures, reason=failed.reason)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until there is nothing left to do; tell whether there is not."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._thread is None, timeout_s)
+
+    def close(self) -> None:
+        """
+        Take up nothing more, and wait some seconds for what runs.
+
+        A job that takes longer is left to itself: it is cancelled, and writes nothing any more.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_PATIENCE_S)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._thread = None
+                    self._changed.notify_all()
+                    return
+                key, job = self._waiting.popitem(last=False)
+                self._running = key
+            reason: str | None = None
+            try:
+                job(self._cancelled)
+            except Exception as error:  # noqa: BLE001 - a job runs code of the user's
+                reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
+            with self._changed:
+                self._running = None
+                self._note(key, reason)
+
+    def _cancelled(self) -> bool:
+        return self._is_closed
+
+    def _note(self, key: Hashable, reason: str | None) -> None:
+        failures = self._failures(key) + 1
+        self._failed.pop(key, None)
+        if reason is not None and not self._is_closed:
+            self._failed[key] = FoldState(
+                status=FoldStatus.FAILED, failures=failures, reason=reason
+            )
+        while len(self._failed) > _MAX_REMEMBERED:
+            self._failed.popitem(last=False)
+
+    def _failures(self, key: Hashable) -> int:
+        return self._failed.get(key, FoldState()).failures
