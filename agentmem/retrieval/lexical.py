@@ -76,8 +76,10 @@ class LexicalIndex:
             self._terms[row] = ()
             self._languages[row] = None
             self._lengths.values[row] = 0
+        near = self._neighbours.around(rows)
         self._neighbours.remove(rows)
-        self._smoothed.values[:] = self._neighbours.smooth(self._lengths.values)
+        for row in near:
+            self._smoothed.values[row] = self._neighbours.borrowed(row, self._lengths.values)
 
     def scores(self, text: str) -> Float32s:
         """Score every row for a query: (rows,), 0 where no word of it is near."""

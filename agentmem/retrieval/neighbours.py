@@ -1,6 +1,7 @@
 """Which rows were said next to each other, and what they lend each other."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -74,20 +75,29 @@ class Neighbours:
 
     def behind(self, row: int) -> list[int]:
         """List the rows before *row* in its sitting, the nearest first, as far as it borrows."""
-        before = self._before.values
-        found: list[int] = []
-        at = int(before[row + 1])
-        while at != _NONE and len(found) < REACH:
-            found.append(at - 1)
-            at = int(before[at])
+        return self._follow(self._before.values, row)
+
+    def around(self, rows: Sequence[int]) -> set[int]:
+        """Give *rows* and all that they lend something."""
+        found = set(rows)
+        for row in rows:
+            found.update(self._follow(self._before.values, row))
+            found.update(self._follow(self._after.values, row))
         return found
 
-    def smooth(self, values: Float64s) -> Float64s:
-        """Add to the value of each row what it borrows: (rows,)."""
-        smoothed = values.copy()
-        for which, borrowers, weight in self.lend(np.arange(len(values))):
-            smoothed[borrowers] += weight * values[which]
-        return smoothed
+    def borrowed(self, row: int, values: Float64s) -> float:
+        """Give the value of *row* with what it borrows of the values of others: (rows,)."""
+        behind = zip(self._follow(self._before.values, row), EARLIER, strict=False)
+        ahead = zip(self._follow(self._after.values, row), LATER, strict=False)
+        return float(values[row] + sum(weight * values[at] for at, weight in chain(behind, ahead)))
+
+    def _follow(self, links: Int64s, row: int) -> list[int]:
+        found: list[int] = []
+        at = int(links[row + 1])
+        while at != _NONE and len(found) < REACH:
+            found.append(at - 1)
+            at = int(links[at])
+        return found
 
     def _join(self, earlier: int, later: int) -> None:
         if _NONE in (earlier, later):

@@ -57,15 +57,18 @@ def rank(
     """
     rows = np.flatnonzero(catalog.mask(query))
     # From here on in the order of the messages, which does not depend on when each was read.
-    rows = rows[np.argsort(catalog.message_ids[rows])]
+    message_ids = catalog.message_ids[rows]
+    if (np.diff(message_ids) < 0).any():
+        rows = rows[np.argsort(message_ids)]
     pushes = np.zeros(len(catalog))
     for cue in cues:
         if (push := cue.pushes(query.text, catalog)) is not None:
             pushes += push
     by_words = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
-    places = {"lexical": np.where(is_candidate, _places(by_words + pushes[rows]), 0)}
-    scores = 1 / (_K + _places(by_words + pushes[rows]))
+    place = _places(by_words + pushes[rows])
+    places = {"lexical": np.where(is_candidate, place, 0)}
+    scores = 1 / (_K + place)
     if dense is not None:
         by_meaning = _standard(dense[rows].astype(np.float64))
         is_embedded = ~np.isnan(dense[rows])
@@ -75,8 +78,7 @@ def rank(
         share = (1 - unspaced_share(query.text)) * _cheapness(catalog.sizes[rows])
         scores += share / (_K + place)
         is_candidate |= is_embedded & (by_meaning > 0)
-    best = np.flatnonzero(is_candidate)
-    best = best[np.lexsort((-best, -scores[best]))][: max(query.limit, 0)]
+    best = _best(scores, np.flatnonzero(is_candidate), max(query.limit, 0))
     return Ranking(
         rows=rows[best],
         scores=scores[best].astype(np.float32),
@@ -126,7 +128,20 @@ def _standard(scores: Float64s) -> Float64s:
 
 def _places(scores: Float64s) -> Int64s:
     """Give the place of each score from the highest down, from 1 on; of equals the later first."""
-    order = np.lexsort((-np.arange(len(scores)), -scores))
     places = np.empty(len(scores), np.int64)
-    places[order] = np.arange(1, len(scores) + 1)
+    places[_best_first(scores)] = np.arange(1, len(scores) + 1)
     return places
+
+
+def _best(scores: Float64s, candidates: Int64s, limit: int) -> Int64s:
+    """Give the *limit* best of *candidates*, best first."""
+    if 0 < limit < len(candidates):
+        # Most need not be sorted; those equal to the last one have to be looked at.
+        least = np.partition(scores[candidates], len(candidates) - limit)[-limit]
+        candidates = candidates[scores[candidates] >= least]
+    return candidates[_best_first(scores[candidates])][:limit]
+
+
+def _best_first(scores: Float64s) -> Int64s:
+    """Give the indices of *scores* from the highest down; of equals the later first."""
+    return len(scores) - 1 - np.argsort(-scores[::-1], kind="stable")
