@@ -128,20 +128,14 @@ class Ledger:
                 _expect_last(connection, prompt, after)
             if made:
                 expect_sources(connection, branch.session_id, sources)
-            add_summaries(connection, prompt.branch_id, made, now)
-            added = connection.execute(_ADD, columns)
-            assembly_id = added.scalar_one()
+                add_summaries(connection, prompt.branch_id, made, now)
+            assembly_id = connection.execute(_ADD, columns).scalar_one()
             rows = [encode_record(record, assembly_id) for record in prompt.truncations]
             if rows:
                 connection.execute(insert(TruncationRow), rows)
             return AssemblyId(assembly_id)
 
-        assembly_id = self._database.write_soon(work)
-        records = tuple(
-            replace(record, assembly_id=assembly_id, created_at=now)
-            for record in prompt.truncations
-        )
-        return replace(prompt, assembly_id=assembly_id, truncations=records)
+        return _numbered(prompt, self._database.write_soon(work), now)
 
     def last(  # noqa: PLR0913 - a key of four parts
         self,
@@ -258,6 +252,14 @@ class Ledger:
             return connection.execute(statement, keys).all()
 
         return tuple(to_record(row) for row in self._database.read(work))
+
+
+def _numbered(prompt: Prompt, assembly_id: AssemblyId, now: datetime) -> Prompt:
+    """Give *prompt* and its records the number and time that they have in the log."""
+    records = tuple(
+        replace(record, assembly_id=assembly_id, created_at=now) for record in prompt.truncations
+    )
+    return replace(prompt, assembly_id=assembly_id, truncations=records)
 
 
 def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | None) -> None:
