@@ -55,25 +55,18 @@ def rank(
         query: what is looked for, and by whom.
         cues: what else in a question speaks for rows.
     """
-    rows = np.flatnonzero(catalog.mask(query))
-    # From here on in the order of the messages, which does not depend on when each was read.
-    message_ids = catalog.message_ids[rows]
-    if (np.diff(message_ids) < 0).any():
-        rows = rows[np.argsort(message_ids)]
-    pushes = np.zeros(len(catalog))
-    for cue in cues:
-        if (push := cue.pushes(query.text, catalog)) is not None:
-            pushes += push
+    rows = _visible_rows(catalog, query)
+    pushes = _pushes(query.text, catalog, cues)[rows]
     by_words = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
-    place = _places(by_words + pushes[rows])
+    place = _places(by_words + pushes)
     places = {"lexical": np.where(is_candidate, place, 0)}
     scores = 1 / (_K + place)
     if dense is not None:
         by_meaning = _standard(dense[rows].astype(np.float64))
         is_embedded = ~np.isnan(dense[rows])
         by_meaning = np.where(is_embedded, by_meaning, by_words)
-        place = _places(by_meaning + pushes[rows])
+        place = _places(by_meaning + pushes)
         places["dense"] = np.where(np.isfinite(dense[rows]), place, 0)
         share = (1 - unspaced_share(query.text)) * _cheapness(catalog.sizes[rows])
         scores += share / (_K + place)
@@ -102,6 +95,21 @@ def dense_query(text: str, speakers: Iterable[str]) -> str:
             bare = re.sub(rf"(?<!\w){re.escape(name)}(?:['’]s)?(?!\w)", " ", bare)  # noqa: RUF001
     bare = re.sub(r"\s+([?.!,;:])", r"\1", " ".join(bare.split()))
     return bare if any(letter.isalnum() for letter in bare) else text
+
+
+def _visible_rows(catalog: Catalog, query: Query) -> Int64s:
+    """Give what may be found in the order of the messages, whenever each was read."""
+    rows = np.flatnonzero(catalog.mask(query))
+    message_ids = catalog.message_ids[rows]
+    return rows[np.argsort(message_ids)] if (np.diff(message_ids) < 0).any() else rows
+
+
+def _pushes(text: str, catalog: Catalog, cues: Sequence[Cue]) -> Float64s:
+    pushes = np.zeros(len(catalog))
+    for cue in cues:
+        if (push := cue.pushes(text, catalog)) is not None:
+            pushes += push
+    return pushes
 
 
 def _cheapness(sizes: Int64s) -> Float64s:
