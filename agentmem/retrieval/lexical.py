@@ -116,9 +116,10 @@ class LexicalIndex:
         return rows, counts
 
     def _common_languages(self) -> list[str]:
-        """List the languages of which there is more than a stray text."""
+        """List the languages of which there is more than a stray text, the most common first."""
         least = max(1, self._num_of_language.total() // 50)
-        return [name for name, num in sorted(self._num_of_language.items()) if num >= least]
+        found = sorted(self._num_of_language.items(), key=lambda item: (-item[1], item[0]))
+        return [language for language, num in found if num >= least]
 
     def _add_length(self, row: int, length: float) -> None:
         self._lengths.append(length)

@@ -23,6 +23,29 @@ _K = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """
+    How two lists become one.
+
+    Args:
+        cues: what else in a question speaks for rows.
+        unspaced: how much the dense list counts for a question in a script without spaces, as
+            Chinese; for one in part of it, a part of the way. Nothing for an embedder of English,
+            which would put what it cannot read anywhere.
+    """
+
+    cues: tuple[Cue, ...] = DEFAULT_CUES
+    unspaced: float = 0.0
+
+    def dense_weight(self, text: str) -> float:
+        """Give the weight of the dense list for the question *text*; 1 is that of the words."""
+        return 1 - (1 - self.unspaced) * unspaced_share(text)
+
+
+DEFAULT_FUSION = Fusion()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """Rows, best first, at most as many as were wanted."""
 
@@ -37,14 +60,12 @@ def rank(
     lexical: Float32s,
     dense: Float32s | None,
     query: Query,
-    cues: Sequence[Cue] = DEFAULT_CUES,
+    fusion: Fusion = DEFAULT_FUSION,
 ) -> Ranking:
     """
     Rank the rows that *query* may find and that words or meaning speak for.
 
-    A row that is not embedded yet stands in the dense list where its words put it. The dense list
-    counts for less the more of the question is in a script without spaces, which embedders of
-    English cannot read.
+    A row that is not embedded yet stands in the dense list where its words put it.
 
     Args:
         catalog: what the rows are.
@@ -53,10 +74,10 @@ def rank(
             embedded yet, -inf where a search that is not exact did not come upon it; None where
             nothing was embedded.
         query: what is looked for, and by whom.
-        cues: what else in a question speaks for rows.
+        fusion: how the lists become one.
     """
     rows = _visible_rows(catalog, query)
-    pushes = _pushes(query.text, catalog, cues)[rows]
+    pushes = _pushes(query.text, catalog, fusion.cues)[rows]
     by_words = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
     place = _places(by_words + pushes)
@@ -68,8 +89,8 @@ def rank(
         by_meaning = np.where(is_embedded, by_meaning, by_words)
         place = _places(by_meaning + pushes)
         places["dense"] = np.where(np.isfinite(dense[rows]), place, 0)
-        share = (1 - unspaced_share(query.text)) * _cheapness(catalog.sizes[rows])
-        scores += share / (_K + place)
+        weight = fusion.dense_weight(query.text) * _cheapness(catalog.sizes[rows])
+        scores += weight / (_K + place)
         is_candidate |= is_embedded & (by_meaning > 0)
     best = _best(scores, np.flatnonzero(is_candidate), max(query.limit, 0))
     return Ranking(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.protocols import Query
-from agentmem.retrieval.ranking import dense_query, rank
+from agentmem.retrieval.ranking import Fusion, dense_query, rank
 from agentmem.types import BranchId
 from tests.retrieval.entries import entry, ids, indexed, query, said
 
@@ -89,6 +89,20 @@ def test_an_embedder_of_english_has_no_say_in_chinese():
     entries = texts(3)
     assert ranked(entries, lexical, dense, query("where is it")).rows[0] == 1
     assert ranked(entries, lexical, dense, query("在哪里")).rows[0] == 0
+
+
+def test_one_of_many_languages_has():
+    catalog, _ = indexed(texts(3))
+    lexical, dense = scores(2, 1, 0), scores(0.1, 0.9, 0.8)
+    found = rank(catalog, lexical, dense, query("在哪里"), Fusion(unspaced=1))
+    assert found.rows[0] == 1
+
+
+def test_no_cue_is_needed():
+    entries = [entry(1, "x", speaker="Anna"), entry(2, "x", speaker="Bert")]
+    catalog, _ = indexed(entries)
+    found = rank(catalog, scores(1, 2), None, query("What did Anna say?"), Fusion(cues=()))
+    assert found.rows.tolist() == [1, 0]
 
 
 def test_cues_push_in_both_lists():
