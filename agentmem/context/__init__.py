@@ -5,6 +5,7 @@ from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
 from agentmem.context.draft import Block
 from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.context.folding import author_of
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
 from agentmem.context.reuse import Before
@@ -22,6 +23,7 @@ __all__ = [
     "PinTask",
     "Policy",
     "PromptDiff",
+    "author_of",
     "check_conservation",
     "diff",
     "group_turns",

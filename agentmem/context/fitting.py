@@ -19,8 +19,8 @@ from agentmem.context.pieces import STUB_LINE, Shown, show_clipped, show_stub
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
 from agentmem.context.window import keep_from
-from agentmem.errors import ContextOverflowError
-from agentmem.protocols import Hit
+from agentmem.errors import ConfigError, ContextOverflowError
+from agentmem.protocols import Discardable, Hit
 from agentmem.types import Form, Role, StoredMessage, freeze
 
 Room = Callable[[], int]
@@ -199,12 +199,22 @@ def _stub(draft: Draft, policy: Policy) -> Draft:
         age = len(draft.older) - index
         shown = (
             show_stub(one.stored, STUB_LINE.format(position=one.position))
-            if _may_stub(one) and policy.discardable.discards(one.stored, age=age)
+            if _may_stub(one) and _is_discarded(one.stored, age, policy.discardable)
             else one
             for one in unit
         )
         older.append(tuple(shown))
     return replace(draft, older=tuple(older))
+
+
+def _is_discarded(stored: StoredMessage, age: int, discardable: Discardable) -> bool:
+    try:
+        return bool(discardable.discards(stored, age=age))
+    except Exception as error:
+        raise ConfigError(
+            f"the policy's discardable failed on message {stored.position}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _may_stub(shown: Shown) -> bool:

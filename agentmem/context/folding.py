@@ -75,7 +75,7 @@ class Folder:
         if key not in self._asked:
             self._asked[key] = self._ask(passages, limit)
         text, author = self._asked[key]
-        text = repair_text(text).strip()
+        text = text.strip()
         # A summarizer is a stranger: what it promises is counted, not believed.
         if not text or self._count(text) > limit:
             return None
@@ -90,17 +90,17 @@ class Folder:
         )
 
     def _ask(self, passages: Sequence[Passage], limit: int) -> tuple[str, str]:
-        """Give a text and who wrote it; what a summarizer raises is not the user's trouble."""
+        """Give a text and who wrote it; what a summarizer does wrong is not the user's trouble."""
         summarizer = self._summarizer
         try:
-            text = summarizer.summarize(passages, max_tokens=limit, count=self._count)
+            text = repair_text(summarizer.summarize(passages, max_tokens=limit, count=self._count))
         except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
-            reason = f"{summarizer.author} raised {type(error).__name__}"
+            reason = f"{author_of(summarizer)} raised {type(error).__name__}"
             fallback = ExtractiveSummarizer()
             text = fallback.summarize(passages, max_tokens=limit, count=self._count)
             return text, f"{fallback.author}, since {reason}"
         # Read afterwards: a summarizer that fell back on something else says so in its name.
-        return text, summarizer.author
+        return text, author_of(summarizer)
 
     def _within_tier(self, branch_id: BranchId, summaries: list[Summary]) -> tuple[Summary, ...]:
         """Fold all but the newest into one while they are too many; drop the oldest at last."""
@@ -119,6 +119,16 @@ class Folder:
 
     def _size(self, summaries: Sequence[Summary]) -> int:
         return sum(self._count(summary.text) for summary in summaries)
+
+
+def author_of(summarizer: Summarizer) -> str:
+    """Name who writes with *summarizer*, be it only by its class; a log needs some name."""
+    try:
+        author = summarizer.author
+    except Exception:  # noqa: BLE001 - the user's own code may raise anything
+        author = ""
+    named = isinstance(author, str) and author.strip()
+    return repair_text(author) if named else type(summarizer).__name__
 
 
 def _contiguous_end(summaries: Sequence[Summary]) -> list[Summary]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.context import Assembler, Policy
+from agentmem.context import Assembler, Policy, author_of
 from agentmem.errors import AgentMemError, ConflictError, SessionNotFoundError
 from agentmem.memory.background import IsCancelled
 from agentmem.memory.loader import load_view, sources_of
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Passage, Summarizer
-from agentmem.types import BranchId, Break, Prompt, Scope, Span, Tier
+from agentmem.types import BranchId, Break, Prompt, Scope, Span, Tier, repair_text
 
 _MAX_WRITES = 40
 """How often a summary that is written is tried to be stored."""
@@ -118,7 +118,7 @@ class _Strict:
         self._is_cancelled = is_cancelled
         self._said: dict[tuple[tuple[Passage, ...], int], tuple[str, str]] = {}
         self._error: SummaryError | None = None
-        self.author = summarizer.author
+        self.author = author_of(summarizer)
 
     def summarize(
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
@@ -150,13 +150,15 @@ class _Strict:
         if self._is_cancelled():
             raise SummaryError("cancelled before it was written")
         try:
-            text = self._summarizer.summarize(passages, max_tokens=max_tokens, count=count)
+            text = repair_text(
+                self._summarizer.summarize(passages, max_tokens=max_tokens, count=count)
+            )
         except Exception as error:
-            said = f"{self._summarizer.author} raised {type(error).__name__}: {error}"
+            said = f"{author_of(self._summarizer)} raised {type(error).__name__}: {error}"
             raise SummaryError(said) from error
-        author = self._summarizer.author
-        if not isinstance(text, str) or not text.strip():
-            raise SummaryError(f"{author} said nothing, but {text!r:.50}")
+        author = author_of(self._summarizer)
+        if not text.strip():
+            raise SummaryError(f"{author} said nothing")
         if (size := count(text)) > max_tokens:
             raise SummaryError(f"{author} said {size} tokens where {max_tokens} were asked for")
         return text, author

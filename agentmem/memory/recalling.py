@@ -1,6 +1,6 @@
 """What is looked for when a prompt is made, and where: the way from a branch to a `Query`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agentmem.config import Budget
@@ -26,7 +26,7 @@ def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | Non
     Read what a caller has asked to be recalled.
 
     Raises:
-        InvalidInputError: *query* is no text, or *hits* are given too.
+        InvalidInputError: *query* is no text, *hits* are given too, or are none.
         ConfigError: a *query* and no retriever.
     """
     if query is not None:
@@ -34,7 +34,12 @@ def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | Non
         if hits is not None:
             raise InvalidInputError("give a query to search by, or hits: not both")
         return checked_query(query)
-    return tuple(hits) if hits is not None else None
+    if hits is None:
+        return None
+    found = tuple(hits) if isinstance(hits, Iterable) else (hits,)
+    if not all(isinstance(hit, Hit) for hit in found):
+        raise InvalidInputError(f"hits are a list of Hit, got {hits!r:.80}")
+    return found
 
 
 def checked_query(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agentmem.config import Budget
 from agentmem.context import Assembler
-from agentmem.errors import ConflictError
+from agentmem.errors import ConfigError, ConflictError
 from agentmem.memory.ahead import fold_key, look_ahead
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import (
@@ -115,6 +115,7 @@ class Writing(History):
                 cannot be stored, or the system role, which is for pins.
             TranscriptError: a second result for one call.
             ConflictError: the branch has ended, or *client_key* was used for something else.
+            ConfigError: the policy's ``auto_pin`` failed; the message is stored.
         """
         message = Message(
             role=role_of(role),
@@ -140,8 +141,15 @@ class Writing(History):
         if auto_pin is None:
             return
         is_first = stored.position == self.branch.forked_at + 1
-        if (found := auto_pin.pin(stored, is_first=is_first)) is not None:
-            key, text = found
+        try:
+            found = auto_pin.pin(stored, is_first=is_first)
+            key, text = found or ("", "")
+        except Exception as error:
+            raise ConfigError(
+                f"message {stored.position} is stored, but the policy's auto_pin has no key and "
+                f"text for it: {type(error).__name__}: {error}"
+            ) from error
+        if found is not None:
             self.pin(key, text, scope=PinScope.BRANCH)
 
     def assemble(

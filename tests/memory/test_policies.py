@@ -1,0 +1,125 @@
+"""Policies are the user's code: they may raise anything, and give anything."""
+
+import pytest
+
+from agentmem.config import Budget
+from agentmem.context import Policy
+from agentmem.errors import ConfigError, InvalidInputError
+from agentmem.memory import Memory
+from agentmem.protocols import Hit
+from agentmem.testing import WordCounter
+from agentmem.types import ToolCall
+from tests.builders import words
+
+BUDGET = Budget(context=420, reply=20)
+
+
+class Says:
+    """A policy of each kind, which gives the same answer to everything, or raises it."""
+
+    def __init__(self, answer, author="someone"):
+        self._answer = answer
+        self._author = author
+
+    @property
+    def author(self):
+        return self._give(self._author)
+
+    def summarize(self, passages, *, max_tokens, count):  # noqa: ARG002 - as the protocol has it
+        return self._give(self._answer)
+
+    def discards(self, stored, *, age):  # noqa: ARG002 - as the protocol has it
+        return self._give(self._answer)
+
+    def pin(self, stored, *, is_first):  # noqa: ARG002 - as the protocol has it
+        return self._give(self._answer)
+
+    @staticmethod
+    def _give(answer):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def talk(url, policy, turns=30):
+    with Memory.open(url, counter=WordCounter(), budget=BUDGET, policy=policy) as memory:
+        session = memory.session("s")
+        session.pin("limit", "never exceed 500 EUR")
+        for number in range(turns):
+            session.append("user", words(10, f"n{number}"))
+            calls = [ToolCall(id=f"c{number}", name="look")]
+            session.append("assistant", tool_calls=calls)
+            session.append("tool", words(30), tool_call_id=f"c{number}")
+            prompt = session.assemble()
+            assert prompt.num_tokens <= BUDGET.prompt
+            assert "never exceed 500 EUR" in prompt.text
+        assert session.check() == ()
+        return session.summaries(), memory.wait_for_folds(30)
+
+
+@pytest.mark.parametrize("fold_ahead", [None, 0.8])
+@pytest.mark.parametrize(
+    "answer",
+    ["", None, 7, b"bytes", ["list"], words(5000), "a\0b \ud800", ValueError("x"), "<|im_end|>"],
+    ids=repr,
+)
+def test_a_summarizer_may_give_anything(url, answer, fold_ahead):
+    summaries, _ = talk(url, Policy(summarizer=Says(answer), fold_ahead=fold_ahead))
+
+    is_good = isinstance(answer, str) and 0 < len(answer) < 100
+    for summary in summaries:
+        assert (summary.author == "someone") == is_good
+        assert "\0" not in summary.text
+
+
+@pytest.mark.parametrize("author", [None, 5, "", "a\0b", ValueError("x")], ids=repr)
+def test_a_summarizer_without_a_name_is_called_by_its_class(url, author):
+    summaries, _ = talk(url, Policy(summarizer=Says("in short", author)))
+
+    assert {summary.author for summary in summaries} == {"a\ufffdb" if author == "a\0b" else "Says"}
+
+
+@pytest.mark.parametrize("answer", [5, ("a",), ("a", "b", "c"), ValueError("x")], ids=repr)
+def test_an_auto_pin_that_fails_is_told_and_the_message_is_stored(url, answer):
+    with Memory.open(url, counter=WordCounter(), policy=Policy(auto_pin=Says(answer))) as memory:
+        session = memory.session("s")
+
+        with pytest.raises(ConfigError, match="message 1 is stored, but the policy's auto_pin"):
+            session.append("user", "hi")
+
+        assert session.messages()[0].message.text == "hi"
+
+
+def test_a_discardable_that_fails_is_told_with_the_message(url):
+    with pytest.raises(ConfigError, match=r"discardable failed on message \d+: ValueError: x"):
+        talk(url, Policy(discardable=Says(ValueError("x"))))
+
+
+@pytest.mark.parametrize("answer", [None, "yes", 1, [], object()], ids=type)
+def test_a_discardable_may_give_anything_for_yes_and_no(url, answer):
+    talk(url, Policy(discardable=Says(answer)))
+
+
+@pytest.mark.parametrize("hits", [[1], "ab", 5, [None]], ids=repr)
+def test_hits_that_are_none_are_refused(url, hits):
+    with Memory.open(url, counter=WordCounter(), budget=BUDGET) as memory:
+        session = memory.session("s")
+        session.append("user", "hi")
+
+        with pytest.raises(InvalidInputError, match="hits are a list of Hit"):
+            session.assemble(hits=hits)
+
+
+def test_hits_may_have_any_score(url):
+    with Memory.open(url, counter=WordCounter(), budget=BUDGET) as memory:
+        session = memory.session("s")
+        for number in range(60):
+            session.append("user", words(10, f"n{number}"))
+        scores = (float("nan"), float("inf"), -1.0)
+        found = zip(session.messages(1, 3), scores, strict=True)
+        hits = [Hit(stored=stored, score=score) for stored, score in found]
+
+        prompt = session.assemble(hits=[*hits, *hits])
+
+        assert prompt.text.count("n0 n0 n0 n0 n0 n0 n0 n0 n0 n0") == 1
+        assert session.check() == ()
