@@ -9,7 +9,8 @@ there, ``recall_all`` the share of questions with all of it. Good figures for ``
 ``recent`` the newest turns.
 
 ``roles`` is the same with the roles in place of the speakers' names, as in the logs of users and
-assistants; the loss is to be under .03. ``whole`` is a prompt of so many tokens with a recent
+assistants; the loss is to be under .03. ``asked`` is that with "I" and "you" in place of the names
+in the question. ``whole`` is a prompt of so many tokens with a recent
 window, half of it for the tier: evidence counts wherever it is shown. ``speed`` is one session of
 10,000 turns: a search without embedding the question takes at most twice the time to embed it, a
 message more in the index at most 5 ms.
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from locomo import CATEGORIES, Question, Talk, read_talks
+from locomo import CATEGORIES, Question, Talk, as_self, read_talks
 from report import print_json
 from searching import WAYS, Remembering, Searcher, searcher_of
 from speed import measure_speed
@@ -77,12 +78,16 @@ def main() -> None:
         bench = Bench(model.counter)
         found = {way: bench.tier(talks, searchers, way) for way in WAYS}
         roles = {way: bench.tier(plain, without_names, way) for way in WAYS[:2]}
+        selves = [as_self(talk) for talk in plain]
+        asked = {way: bench.tier(selves, without_names, way) for way in WAYS[:2]}
         whole, share = bench.whole(talks, searchers)
     figures = {way: _figures(one) for way, one in found.items()}
     for way, one in found.items():
         _print_table(way, one)
     for way, one in roles.items():
         _print_table(f"{way}, roles for names", one)
+    for way, one in asked.items():
+        _print_table(f"{way}, roles for names, I and you in the question", one)
     _print_table(f"whole prompt, {share:.0%} of it the window", whole)
     by_talk = _by_talk(talks, found["hybrid"][2048])
     print("hybrid at 2048 by conversation:", by_talk)
@@ -91,6 +96,7 @@ def main() -> None:
         figures
         | {
             "roles": {way: _figures(one) for way, one in roles.items()},
+            "asked": {way: _figures(one) for way, one in asked.items()},
             "roles_loss": {way: _loss(found[way], one) for way, one in roles.items()},
             "whole": _figures(whole) | {"window_share": round(share, 3)},
             "categories": {way: _categories(one) for way, one in found.items()},

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,20 @@ def read_talks(path: Path, *, named: bool = True) -> list[Talk]:
         named: whether messages bear the names of their speakers.
     """
     return [_talk(entry, str(number), named=named) for number, entry in enumerate(_load(path))]
+
+
+def as_self(talk: Talk) -> Talk:
+    """Let the first speaker ask: that one's name becomes ``I``, the other one's ``you``."""
+    questions = []
+    for question in talk.questions:
+        text = question.text
+        for name, (subject, owner) in zip(
+            talk.speakers, (("I", "my"), ("you", "your")), strict=True
+        ):
+            text = re.sub(rf"\b{re.escape(name)}['’]s\b", owner, text)  # noqa: RUF001
+            text = re.sub(rf"\b{re.escape(name)}\b", subject, text)
+        questions.append(replace(question, text=text))
+    return replace(talk, questions=tuple(questions))
 
 
 def _load(path: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from agentmem.retrieval.catalog import Catalog
 from agentmem.retrieval.columns import Float64s
+from agentmem.types import Role
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -28,6 +29,17 @@ _DAY = re.compile(
 )
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
+
+_ME = re.compile(
+    r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ii]ch|[Mm]ich|[Mm]ir|[Mm]eine?[mnrs]?|[Jj]e|[Mm]oi|[Mm]on"
+    r"|[Mm]es|[Yy]o|[Mm]is?)\b|\b[Jj]['’]|我(?!们)"  # noqa: RUF001 - as it is typed
+)
+_YOU = re.compile(r"\b(?:you|your|yours|du|dich|dir|deine?[mnrs]?)\b|[你您](?!们)", re.IGNORECASE)
+_REQUEST = re.compile(
+    r"\b(?:can|could|would|will|kannst|könntest|würdest) (?:you|du)\b|\b(?:thank|tell) (?:you|me)\b"
+    r"|\bremind me\b|[你您](?:能|可以|会)|请[你您]?|告诉我",
+    re.IGNORECASE,
+)
 
 
 class Cue(Protocol):
@@ -53,6 +65,31 @@ class NamedSpeaker:
         if not numbers:
             return None
         return self.weight * np.isin(catalog.speakers, list(numbers)).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOfSelf:
+    """
+    What a user asks about "me" was mostly said by the user, about "you" by the assistant.
+
+    For logs of roles alone. Who asks about both pushes neither; a request, as "can you", is no
+    question about the assistant. With all names of the conversations and the questions replaced
+    by roles and persons: +.01.
+    """
+
+    weight: float = 0.75
+
+    def pushes(self, text: str, catalog: Catalog) -> Float64s | None:
+        bare = _REQUEST.sub(" ", text)
+        asks = {Role.USER: bool(_ME.search(bare)), Role.ASSISTANT: bool(_YOU.search(bare))}
+        numbers = [
+            number
+            for role, is_asked in asks.items()
+            if is_asked and (number := catalog.speaker_numbers.get(role)) is not None
+        ]
+        if not numbers:
+            return None
+        return self.weight * np.isin(catalog.speakers, numbers).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +125,7 @@ class NamedDate:
         return self.weight * found
 
 
-DEFAULT_CUES: tuple[Cue, ...] = (NamedSpeaker(), AsksItself(), NamedDate())
+DEFAULT_CUES: tuple[Cue, ...] = (NamedSpeaker(), AskedOfSelf(), AsksItself(), NamedDate())
 """Those that do no harm to the logs of users and assistants."""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentmem.retrieval.cues import AsksItself, NamedDate, NamedSpeaker, dates_in
+from agentmem.retrieval.cues import AskedOfSelf, AsksItself, NamedDate, NamedSpeaker, dates_in
 from tests.retrieval.entries import entry, indexed, said
 
 
@@ -38,6 +38,34 @@ def test_a_question_of_somebody_with_a_name_is_less_of_an_answer():
 
 def test_what_a_user_asks_an_assistant_is_not():
     assert pushes(AsksItself(), "Where?", said("Can you book the hotel in Lisbon?")) == [0]
+
+
+ROLES = [entry(1, "x"), entry(2, "x", role="assistant"), entry(3, "x", role="tool")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("When did I go to Lisbon?", [0.75, 0, 0]),
+        ("What's my budget?", [0.75, 0, 0]),
+        ("What did you recommend?", [0, 0.75, 0]),
+        ("What did you tell me about it?", [0, 0.75, 0]),
+        ("Can you remind me where I went?", [0.75, 0, 0]),
+        ("Could you book a hotel?", None),
+        ("Wann war ich in Lissabon?", [0.75, 0, 0]),
+        ("Où est-ce que j'ai mangé?", [0.75, 0, 0]),
+        ("我去过哪里", [0.75, 0, 0]),
+        ("你推荐了什么", [0, 0.75, 0]),
+        ("我们去哪里", None),
+        ("Where is it? It was mild and mystic.", None),
+    ],
+)
+def test_who_asks_about_himself_has_said_it_himself(text, expected):
+    assert pushes(AskedOfSelf(), text, ROLES) == expected
+
+
+def test_among_people_with_names_there_is_no_me():
+    assert pushes(AskedOfSelf(), "Where was I?", NAMED) is None
 
 
 DAYS = [entry(i, "x", minute=60 * 24 * i) for i in (0, 1, 31, 365)]  # 1, 2 Jan, 1 Feb 2026, 2027
