@@ -67,10 +67,12 @@ class Pieces:
         self._next = Remembered(self._make_next, _MAX_REMEMBERED)
         self._neighbours = Remembered(self._write_neighbours, _MAX_REMEMBERED)
         self._fit = Remembered(self._do_fit, _MAX_REMEMBERED)
+        self._prompt = Remembered(self._make_prompt, 1)
+        self._around = Remembered(self._plain, _MAX_REMEMBERED)
 
     def forget(self) -> None:
         """Drop every text that is remembered to save work."""
-        for remembered in (self._first, self._next, self._neighbours, self._fit):
+        for remembered in (self._first, self._next, self._neighbours, self._fit, self._around):
             remembered.clear()
 
     def find(self, message: Message) -> Piece | None:
@@ -90,8 +92,11 @@ class Pieces:
         pieces = self._pieces(messages)
         if pieces is None:
             return None
-        prompt = self._prompt_piece() if add_generation_prompt else None
-        whole = pieces if prompt is None else [*pieces, prompt]
+        whole = list(pieces)
+        if add_generation_prompt:
+            if (prompt := self._prompt()) is None:
+                return None
+            whole.append(prompt)
         if "".join([piece.text for piece in whole]) != full:
             return None
         solid = [piece for piece in whole if piece.text]
@@ -137,7 +142,7 @@ class Pieces:
         if begin > end or not (full.startswith(start) and full.endswith(rest)):
             return None
         piece = self._cut(message, full, parts, begin, end)
-        around = [self._plain(start), piece, self._plain(rest)]
+        around = [self._around(start), piece, self._around(rest)]
         solid = [one for one in around if one is not None and one.text]
         return piece if all(self._fit(left, right) for left, right in pairwise(solid)) else None
 
@@ -158,11 +163,15 @@ class Pieces:
             raise TranscriptError("the template writes no message after the other")
         return start, both[len(start) :]
 
-    def _prompt_piece(self) -> Piece:
+    def _make_prompt(self) -> Piece | None:
+        """Make the piece that asks for an answer; None if the template takes no question alone."""
         user = (_say(Role.USER, "u"),)
-        without, _ = self._neighbours(user, ())
-        text, _ = self._write(user, add_generation_prompt=True)
-        return self._plain(text[len(without) :])
+        try:
+            without, _ = self._neighbours(user, ())
+            text, _ = self._write(user, add_generation_prompt=True)
+        except TranscriptError:
+            return None
+        return self._plain(text[len(without) :]) if text.startswith(without) else None
 
     def _cut(
         self, message: Message, full: str, parts: Sequence[str | int], begin: int, end: int

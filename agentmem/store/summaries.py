@@ -22,6 +22,7 @@ _BY_KEY: Final = (
 )
 # A summary without a text is one whose text was deleted.
 _WITH_TEXT: Final = SummaryRow.text != ""
+_BY_KEY_WITH_TEXT: Final = _BY_KEY.where(_WITH_TEXT)
 _OF_BRANCH: Final = (
     select(SummaryRow.__table__)
     .where(SummaryRow.branch_id == bindparam("branch"), _WITH_TEXT)
@@ -96,9 +97,7 @@ def find_summaries(
     """Read the summaries of a session that have one of *keys*."""
     if not keys:
         return {}
-    rows = connection.execute(
-        _BY_KEY.where(_WITH_TEXT), {"session": session_id, "keys": list(keys)}
-    )
+    rows = connection.execute(_BY_KEY_WITH_TEXT, {"session": session_id, "keys": list(keys)})
     return {row.key: _to_summary(row) for row in rows}
 
 

@@ -128,6 +128,17 @@ def test_what_only_the_whole_shows_is_found_for_each_prompt():
     assert known == [True, True, True, True, False, True, True]
 
 
+def test_a_template_that_takes_no_question_alone_is_rendered_as_a_whole():
+    fast, slow = both(
+        "{% if messages | length < 2 %}{{ raise_exception('more') }}{% endif %}"
+        "{% for m in messages %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>' }}{% endif %}"
+    )
+    messages = [say("user", "a"), say("assistant", "b"), say("user", "c")]
+
+    assert fast.render(messages) == slow.render(messages)
+
+
 def test_a_message_with_a_character_that_marks_has_no_piece():
     counter, slow = ChatTokenizer(tiny_tokenizer()), WholeTokenizer(tiny_tokenizer())
     messages = [
