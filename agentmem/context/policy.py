@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from agentmem.context.clip import cut_middle
 from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.context.pieces import marker_of
 from agentmem.errors import ConfigError
 from agentmem.protocols import AutoPin, Discardable, Summarizer
 from agentmem.types import Role, StoredMessage
@@ -20,13 +22,24 @@ class DiscardOldResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinTask:
-    """Pin the first user message of each branch under *key*: the task is never forgotten."""
+    """
+    Pin the first user message of each branch under *key*: the task is never forgotten.
+
+    Of one that is longer than *max_chars* the beginning and the end are pinned, around a line that
+    says where the rest is: a pin never gives way, and one that is larger than the window would let
+    no prompt through any more.
+    """
 
     key: str = "task"
+    max_chars: int = 4000
 
     def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
-        is_task = is_first and stored.message.role is Role.USER
-        return (self.key, stored.message.text) if is_task else None
+        if not is_first or stored.message.role is not Role.USER:
+            return None
+        text = stored.message.text
+        if len(text) > self.max_chars:
+            text = cut_middle(text, self.max_chars, marker_of(stored))
+        return self.key, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What a user may plug in, and what happens when it misbehaves."""
 
 from agentmem.config import Budget
-from agentmem.context import ModelSummarizer, Policy, diff
+from agentmem.context import ModelSummarizer, PinTask, Policy, diff
 from agentmem.context.folding import Folder
 from agentmem.errors import AdmissionError
 from agentmem.protocols import Passage
@@ -112,3 +112,15 @@ def test_a_diff_names_what_entered_and_what_left():
     assert found.entered == (Span(first=slid + 1, last=slid + 1, tier=Tier.CURRENT),)
     assert found.tokens_by_tier[Tier.RECENT] < 0
     assert found.pins == ()
+
+
+def test_a_task_that_is_longer_than_a_pin_should_be_is_pinned_by_its_ends():
+    (task,) = stored(say("user", "begin " + words(500) + " end"))
+
+    key, text = PinTask(max_chars=40).pin(task, is_first=True)
+
+    assert key == "task"
+    assert text.startswith("begin ")
+    assert text.endswith(" end")
+    assert "message 1 has all 1009 characters" in text
+    assert len(text) < 120
