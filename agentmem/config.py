@@ -121,6 +121,7 @@ class Sampling:
         stop_ids: tokens that end the text besides the model's own; they are not part of it.
         logprobs: how many of the likeliest tokens to name with each token; None names none, and
             0 the chosen one alone.
+        ignore_eos: go on where the model would end, to *max_tokens*; for measuring.
     """
 
     max_tokens: int | None = None
@@ -133,6 +134,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
     logprobs: int | None = None
+    ignore_eos: bool = False
 
     def __post_init__(self) -> None:
         given = ("max_tokens", "top_k", "seed", "logprobs")

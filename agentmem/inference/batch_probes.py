@@ -63,8 +63,9 @@ def can_share(model: Model) -> bool:
     cache.share([([0, 1], tensors)])
     try:
         found = model.forward(rows, cache, [_SHARED, _SHARED])
-    except TypeError:
-        # The model does not hand through what the attention is to know.
+    except (TypeError, RuntimeError):
+        # The model does not hand through what the attention is to know, or keeps something else
+        # in its cache than what it attends to.
         return False
     wanted = [model.forward([prefix + row], model.new_cache())[0] for row in rows]
     pairs = zip(found, wanted, strict=True)

@@ -5,7 +5,6 @@ It ties policy to tensors and knows nothing of threads; `engine` calls it under 
 """
 
 from collections import Counter
-from collections.abc import Sequence as TokenIds
 
 from torch import Tensor
 
@@ -15,9 +14,7 @@ from agentmem.inference.prefix_cache import PrefixCache
 from agentmem.inference.runner import Runner
 from agentmem.inference.scheduler import Batch, Scheduler
 from agentmem.inference.sequence import Sequence, State
-
-_MIN_COPIED = 2
-"""Tokens for which a block is copied; fewer are computed as fast."""
+from agentmem.inference.sequence_blocks import SequenceBlocks
 
 
 class Batcher:
@@ -46,6 +43,7 @@ class Batcher:
         self._prefixes = prefixes
         self._runner = runner
         self._refusal = refusal
+        self._blocks = SequenceBlocks(prefixes, runner)
         self._forks: dict[int, list[Sequence]] = {}
         self.refused: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
@@ -95,6 +93,10 @@ class Batcher:
         for sequence in list(self._scheduler.running):
             self._scheduler.requeue(sequence)
 
+    def num_tokens(self) -> int:
+        """Count the tokens in blocks that somebody uses, each once."""
+        return self._blocks.num_tokens(self._scheduler.running)
+
     def alive(self) -> list[Sequence]:
         """Give all sequences that have not ended."""
         forking = [child for children in self._forks.values() for child in children]
@@ -135,27 +137,12 @@ class Batcher:
         sequence.table = hits
         sequence.num_published = len(hits)
         sequence.num_computed = sequence.num_written = len(hits) * size
-        self._copy_part(sequence)
+        self._blocks.copy_part(sequence)
         if sequence.num_cached is None:
             sequence.num_cached = sequence.num_computed
             self.counts["cached_tokens"] += sequence.num_computed
         self._scheduler.start(sequence)
         return True
-
-    def _copy_part(self, sequence: Sequence) -> None:
-        """Begin the next block with as much of a cached one as agrees, if there is room."""
-        table = sequence.table
-        found = self._prefixes.match_part(sequence.token_ids, table, salt=sequence.salt)
-        if found is None:
-            return
-        block, num_tokens = found
-        if num_tokens >= _MIN_COPIED and self._prefixes.num_available > 0:
-            [own] = self._prefixes.allocate(1)
-            self._runner.copy(block, own)
-            table.append(own)
-            sequence.num_computed += num_tokens
-            sequence.num_written = sequence.num_computed
-        self._prefixes.release([block])
 
     def _advance(self, batch: Batch, now: float) -> None:
         """Compute the next tokens of each sequence of *batch*; where one fails, others go on."""
@@ -189,8 +176,8 @@ class Batcher:
         prompt = count > 1 or sequence.num_generated == 0
         self.counts["prefill_tokens" if prompt else "decode_tokens"] += count
         try:
-            if prompt:
-                self._publish(sequence)
+            if prompt and self._refusal is None:
+                self._blocks.publish(sequence)
             if sequence.num_missing == 0:
                 for child in self._forks.pop(id(sequence), ()):
                     self._fork(sequence, child, logits)
@@ -208,19 +195,9 @@ class Batcher:
 
     def _fork(self, parent: Sequence, child: Sequence, logits: Tensor) -> None:
         """Let *child* go on from the prompt of *parent*: share whole blocks, copy the last."""
-        size = self._prefixes.block_size
-        whole = parent.num_computed // size
-        partial = len(parent.table) - whole
-        if not self._scheduler.has_room or self._prefixes.num_available < partial:
+        if not self._scheduler.has_room or not self._blocks.fork(parent, child):
             self._scheduler.add(child)
             return
-        self._runner.save(parent, partial=True)
-        own = self._prefixes.allocate(partial)
-        if own:
-            self._runner.copy(parent.table[whole], own[0])
-        child.table = [*self._prefixes.hold(parent.table[:whole]), *own]
-        child.num_computed = child.num_written = child.num_cached = parent.num_computed
-        child.num_published = min(parent.num_published, whole)
         self.counts["forks"] += 1
         self._scheduler.admit(child)
         try:
@@ -262,24 +239,13 @@ class Batcher:
     def _let_go(self, sequence: Sequence) -> None:
         """Publish what was computed, and give back blocks and buffers."""
         try:
-            self._publish(sequence)
+            if self._refusal is None:
+                self._blocks.publish(sequence)
+                self._blocks.publish_part(sequence)
         finally:
             self._runner.drop(sequence)
             self._prefixes.release(sequence.table)
             sequence.table = []
-
-    def _publish(self, sequence: Sequence) -> None:
-        """Write whole blocks that are new to the pool, then let others find them."""
-        size = self._prefixes.block_size
-        full = sequence.num_computed // size
-        if self._refusal is not None or full <= sequence.num_published:
-            return
-        self._runner.save(sequence)
-        token_ids: TokenIds[int] = sequence.token_ids[: full * size]
-        sequence.table[:full] = self._prefixes.insert(
-            token_ids, sequence.table[:full], salt=sequence.salt, keep=sequence.keep
-        )
-        sequence.num_published = full
 
 
 def _is_alive(sequence: Sequence) -> bool:

@@ -1,8 +1,11 @@
-"""Names of blocks: equal names hold equal tokens behind equal prefixes. Plain Python."""
+"""Published blocks and their names: equal names, equal tokens and prefixes. Plain Python."""
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentmem.inference.block_pool import BlockId, BlockPool
 
 
 def root_key(*, model: str, salt: str) -> bytes:
@@ -24,3 +27,45 @@ def whole_blocks(token_ids: Sequence[int], block_size: int) -> Iterator[tuple[in
     """Cut *token_ids* into blocks; what fills none is left out."""
     for end in range(block_size, len(token_ids) + 1, block_size):
         yield tuple(token_ids[end - block_size : end])
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A published block. *tokens* and *parent* are compared on a hit, so a collision misses."""
+
+    key: bytes
+    parent: "Entry | None"
+    tokens: tuple[int, ...]
+    block: BlockId
+    root: bytes
+    keep: int = 0
+    """How long it outlives others: those of a lower number are evicted first."""
+
+    children: "dict[bytes, Entry]" = field(default_factory=dict)
+
+    @property
+    def num_children(self) -> int:
+        return len(self.children)
+
+
+def check_tree(
+    entries: Mapping[bytes, Entry],
+    by_block: Mapping[BlockId, Entry],
+    idle: Container[BlockId],
+    pool: BlockPool,
+) -> None:
+    """Assert that published blocks form a tree, and that idle are those which nobody uses."""
+    assert len(entries) == len(by_block), "an entry has no block"
+    num_children: dict[bytes, int] = {}
+    for key, entry in entries.items():
+        assert entry.key == key, "an entry is filed under another key"
+        assert by_block[entry.block] is entry, "two entries share a block"
+        num_holders = pool.num_holders(entry.block)
+        assert num_holders >= 1, "a published block is free"
+        assert (num_holders == 1) == (entry.block in idle), "the idle list is wrong"
+        if entry.parent is not None:
+            assert entries.get(entry.parent.key) is entry.parent, "an orphan entry"
+            assert entry.parent.keep >= entry.keep, "a tail would outlive its head"
+            num_children[entry.parent.key] = num_children.get(entry.parent.key, 0) + 1
+    for key, entry in entries.items():
+        assert entry.num_children == num_children.get(key, 0), "children miscounted"

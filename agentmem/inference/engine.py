@@ -170,6 +170,7 @@ class Engine:
                 in_use=total - free - cached,
                 total=total,
                 block_size=self._config.block_size,
+                tokens=self._batcher.num_tokens(),
                 kv_bytes=self._tensors.num_bytes if self._tensors else 0,
             )
 

@@ -47,7 +47,8 @@ class Output:
     ) -> None:
         self.request = request
         self._counter = counter
-        self._stop_ids = stop_ids | frozenset(request.sampling.stop_ids)
+        own = frozenset() if request.sampling.ignore_eos else stop_ids
+        self._stop_ids = own | frozenset(request.sampling.stop_ids)
         self._sampler = Sampler(request.sampling, request.token_ids, fork=fork)
         self._text = TextStream(counter.decode, request.sampling.stop)
         self._started = started

@@ -20,5 +20,8 @@ class KVUsage:
     block_size: int
     """Token positions in one block."""
 
+    tokens: int
+    """Tokens whose keys and values are in blocks in use; the rest of their slots is room."""
+
     kv_bytes: int
     """Memory that the pool has taken so far; it grows up to ``InferenceConfig.kv_bytes``."""

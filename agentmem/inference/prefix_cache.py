@@ -8,35 +8,15 @@ at least as long as its children do, whichever way it is let go.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, islice
 
 from agentmem.errors import OutOfBlocksError
-from agentmem.inference.block_keys import child_key, root_key, whole_blocks
+from agentmem.inference.block_keys import Entry, check_tree, child_key, root_key, whole_blocks
 from agentmem.inference.block_pool import BlockId, BlockPool
 from agentmem.inference.idle_blocks import IdleBlocks
 from agentmem.types import common_prefix
 
 _MAX_SIBLINGS = 64
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """A published block. *tokens* and *parent* are compared on a hit, so a collision misses."""
-
-    key: bytes
-    parent: "_Entry | None"
-    tokens: tuple[int, ...]
-    block: BlockId
-    root: bytes
-    keep: int = 0
-    """How long it outlives others: those of a lower number are evicted first."""
-
-    children: "dict[bytes, _Entry]" = field(default_factory=dict)
-
-    @property
-    def num_children(self) -> int:
-        return len(self.children)
 
 
 class PrefixCache:
@@ -51,9 +31,9 @@ class PrefixCache:
         self._pool = pool
         self.block_size = block_size
         self._model = model
-        self._entries: dict[bytes, _Entry] = {}
-        self._by_block: dict[BlockId, _Entry] = {}
-        self._heads: dict[bytes, dict[bytes, _Entry]] = {}
+        self._entries: dict[bytes, Entry] = {}
+        self._by_block: dict[BlockId, Entry] = {}
+        self._heads: dict[bytes, dict[bytes, Entry]] = {}
         self._idle = IdleBlocks()
 
     @property
@@ -164,13 +144,13 @@ class PrefixCache:
         """
         assert len(token_ids) == len(blocks) * self.block_size, "only whole blocks are published"
         held: list[BlockId] = []
-        parent: _Entry | None = None
+        parent: Entry | None = None
         root = key = self._root(salt)
         for block, tokens in zip(blocks, self._runs(token_ids), strict=True):
             key = child_key(key, tokens)
             known = self._entries.get(key)
             if known is None:
-                known = self._publish(_Entry(key, parent, tokens, block, root, keep))
+                known = self._publish(Entry(key, parent, tokens, block, root, keep))
             elif known.tokens != tokens or known.parent is not parent:
                 # A collision: the rest stays private, as if it had not been published.
                 return held + list(blocks[len(held) :])
@@ -181,6 +161,19 @@ class PrefixCache:
             held.append(known.block)
             parent = known
         return held
+
+    def insert_part(
+        self, token_ids: Sequence[int], blocks: Sequence[BlockId], *, salt: str = "", keep: int = 0
+    ) -> None:
+        """Let `match_part` find the last of *blocks*, filled in part, behind published ones."""
+        whole = len(blocks) - 1
+        parent = self._by_block.get(blocks[whole - 1]) if whole else None
+        tokens = tuple(token_ids[whole * self.block_size :])
+        assert 0 < len(tokens) < self.block_size, "the last block is filled in part"
+        root = self._root(salt)
+        key = child_key(root if parent is None else parent.key, tokens)
+        if key not in self._entries and (parent is not None or not whole):
+            self._publish(Entry(key, parent, tokens, blocks[-1], root, keep))
 
     def release(self, blocks: Sequence[BlockId]) -> None:
         """Let go of the *blocks* of one sequence, in its order; published ones stay cached."""
@@ -207,12 +200,32 @@ class PrefixCache:
         first = -(-keep // self.block_size)
         chain = list(self._walk(token_ids, salt))
         num_discarded = 0
-        for entry in reversed(chain[first:]):
-            if entry.num_children or entry.block not in self._idle:
+        for index in range(len(chain), first - 1, -1):
+            num_discarded += self._discard_parts(chain[:index], token_ids, salt)
+            if (
+                index == first
+                or chain[index - 1].num_children
+                or (chain[index - 1].block not in self._idle)
+            ):
                 break
-            self._remove(entry)
+            self._remove(chain[index - 1])
             num_discarded += 1
         return num_discarded
+
+    def _discard_parts(self, chain: Sequence[Entry], token_ids: Sequence[int], salt: str) -> int:
+        """Free what goes on behind *chain* as *token_ids* do, in blocks filled in part."""
+        siblings = chain[-1].children if chain else self._heads.get(self._root(salt), {})
+        rest = tuple(token_ids[len(chain) * self.block_size :])
+        parts = [
+            entry
+            for entry in siblings.values()
+            if len(entry.tokens) < self.block_size
+            and entry.tokens[: len(rest)] == rest[: len(entry.tokens)]
+            and entry.block in self._idle
+        ]
+        for entry in parts:
+            self._remove(entry)
+        return len(parts)
 
     def forget(self, *, salt: str) -> list[BlockId]:
         """
@@ -236,39 +249,26 @@ class PrefixCache:
             holders = Counter(block for table in tables for block in table)
             holders.update(list(self._by_block))
             self._pool.check_holders(holders)
-        assert len(self._entries) == len(self._by_block), "an entry has no block"
-        num_children: dict[bytes, int] = {}
-        for key, entry in self._entries.items():
-            assert entry.key == key, "an entry is filed under another key"
-            assert self._by_block[entry.block] is entry, "two entries share a block"
-            num_holders = self._pool.num_holders(entry.block)
-            assert num_holders >= 1, "a published block is free"
-            assert (num_holders == 1) == (entry.block in self._idle), "the idle list is wrong"
-            if entry.parent is not None:
-                assert self._entries.get(entry.parent.key) is entry.parent, "an orphan entry"
-                assert entry.parent.keep >= entry.keep, "a tail would outlive its head"
-                num_children[entry.parent.key] = num_children.get(entry.parent.key, 0) + 1
-        for key, entry in self._entries.items():
-            assert entry.num_children == num_children.get(key, 0), "children miscounted"
+        check_tree(self._entries, self._by_block, self._idle, self._pool)
 
-    def _publish(self, entry: _Entry) -> _Entry:
+    def _publish(self, entry: Entry) -> Entry:
         self._entries[entry.key] = entry
         self._by_block[entry.block] = entry
         self._siblings(entry)[entry.key] = entry
         self._pool.retain(entry.block)
         return entry
 
-    def _hold(self, entry: _Entry, keep: int) -> None:
+    def _hold(self, entry: Entry, keep: int) -> None:
         self._pool.retain(entry.block)
         self._idle.discard(entry.block)
         entry.keep = max(entry.keep, keep)
 
-    def _remove(self, entry: _Entry) -> None:
+    def _remove(self, entry: Entry) -> None:
         assert entry.num_children == 0, "a head would die before its tail"
         self._idle.discard(entry.block)
         self._forget(entry)
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, entry: Entry) -> None:
         del self._entries[entry.key], self._by_block[entry.block]
         siblings = self._siblings(entry)
         del siblings[entry.key]
@@ -276,14 +276,14 @@ class PrefixCache:
             del self._heads[entry.root]
         self._pool.release([entry.block])
 
-    def _siblings(self, entry: _Entry) -> dict[bytes, _Entry]:
+    def _siblings(self, entry: Entry) -> dict[bytes, Entry]:
         """Give the entries that continue the same one, or begin under the same root."""
         if entry.parent is not None:
             return entry.parent.children
         return self._heads.setdefault(entry.root, {})
 
-    def _walk(self, token_ids: Sequence[int], salt: str) -> Iterator[_Entry]:
-        parent: _Entry | None = None
+    def _walk(self, token_ids: Sequence[int], salt: str) -> Iterator[Entry]:
+        parent: Entry | None = None
         key = self._root(salt)
         for tokens in self._runs(token_ids):
             key = child_key(key, tokens)

@@ -114,7 +114,8 @@ def test_a_discarded_prefix_is_gone_and_its_beginning_is_not():
     model.generate(ask(prompt, 1, salt="s"))
 
     model.discard_prefix(prompt, keep=8, cache_salt="other")
-    assert model.kv_usage().cached == 5
+    # Five whole blocks, and the last token's.
+    assert model.kv_usage().cached == 6
     model.discard_prefix(prompt, keep=8, cache_salt="s")
 
     assert model.kv_usage().cached == 2
@@ -188,5 +189,5 @@ def test_the_pool_holds_zeros_until_it_is_written():
 
     written = slab.abs().sum(1) > 0
     assert not written[0]
-    assert int(written.sum()) == 2
+    assert int(written.sum()) == 3
     assert torch.isfinite(slab).all()

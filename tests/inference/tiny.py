@@ -6,7 +6,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from agentmem.config import InferenceConfig, Sampling
 from agentmem.inference import LocalModel
-from agentmem.inference.generation import run
 from agentmem.inference.quiet import quiet_libraries
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.protocols import GenerationRequest
@@ -35,12 +34,36 @@ _SIZES = {
 
 SPECIAL_CASES = {
     "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 512},
+    "gptj": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 512, "rotary_dim": 8},
+    "bloom": {"n_layer": 3, "n_head": 4},
+    "mpt": {"d_model": 32, "n_layers": 3, "n_heads": 4, "max_seq_len": 512},
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+    "falcon": {"multi_query": True},
     "mistral": {"sliding_window": 16},
+    "gemma2": {"sliding_window": 16},
     "gemma3_text": {
         "sliding_window": 16,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
+    "deepseek_v3": {
+        "q_lora_rank": 16,
+        "kv_lora_rank": 8,
+        "num_key_value_heads": 4,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "first_k_dense_replace": 1,
+        "moe_intermediate_size": 16,
+        "n_shared_experts": 1,
+    },
 }
+_UNKNOWN = {"falcon": {"head_dim", "num_key_value_heads"}}
+"""Sizes that a config works out for itself, and does not take."""
 
 
 def tiny_tokenizer():
@@ -60,7 +83,9 @@ def tiny_module(kind="llama", **settings):
     """A random model of a kind, the same each time."""
     torch.manual_seed(0)
     with quiet_libraries():
-        config = AutoConfig.for_model(kind, **(_SIZES | SPECIAL_CASES.get(kind, {}) | settings))
+        sizes = _SIZES | SPECIAL_CASES.get(kind, {}) | settings
+        known = {k: v for k, v in sizes.items() if k not in _UNKNOWN.get(kind, ())}
+        config = AutoConfig.for_model(kind, **known)
         module = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         # The library's initial weights are so small that every model says the same.
@@ -113,13 +138,20 @@ def greedy_batch(model, prompts, max_tokens, **request):
     """For requests that run side by side, what `greedy_ids` gives for one."""
     outputs = [model._output(ask(prompt, max_tokens, **request)) for prompt in prompts]
     chosen = [spied(output) for output in outputs]
-    streams = [run(model._engine, output) for output in outputs]
-    results = [None] * len(streams)
-    while None in results:
-        for n, stream in enumerate(streams):
-            if results[n] is None:
-                results[n] = next(stream).result
-    return list(zip(chosen, results, strict=True))
+    engine = model._engine
+    for output in outputs:
+        engine.add(output.sequence)
+    while engine.step():
+        engine.check()
+    return [(ids, result_of(output)) for ids, output in zip(chosen, outputs, strict=True)]
+
+
+def result_of(output):
+    """The result of a request that has ended, or its error."""
+    while True:
+        chunk = output.next_chunk()
+        if chunk.result is not None:
+            return chunk.result
 
 
 def spied(output):

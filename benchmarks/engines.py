@@ -1,0 +1,191 @@
+"""Engines to measure beside agentmem's, each fed the same token ids; all greedy, no early end."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from agentmem import Sampling
+from agentmem.inference import LocalModel
+from agentmem.protocols import GenerationRequest
+
+Prompts = Sequence[tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class Measured:
+    """One run of one engine: seconds from the start to the end, and to each first token."""
+
+    wall_s: float
+    ttft_s: list[float]
+    prefill_tokens: int
+    answers: list[tuple[int, ...]] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+Engine = Callable[[Prompts, int], Measured]
+"""Answers prompts with that many tokens each."""
+
+
+def agentmem(model: LocalModel) -> Engine:
+    """Give our own engine; all requests are handed in at once."""
+
+    def run(prompts: Prompts, num_new: int) -> Measured:
+        engine = model._running()  # noqa: SLF001 - its counts are no part of the interface
+        before = engine.counts
+        sampling = Sampling(max_tokens=num_new, ignore_eos=True)
+        started = time.perf_counter()
+        pending = [
+            model.submit(GenerationRequest(token_ids=prompt, sampling=sampling, cache_salt=""))
+            for prompt in prompts
+        ]
+        waste: list[float] = []
+        while engine.step():
+            usage = model.kv_usage()
+            if usage.in_use:
+                waste.append(1 - usage.tokens / (usage.in_use * usage.block_size))
+        results = [one.result() for one in pending]
+        wall_s = time.perf_counter() - started
+        after = engine.counts
+        return Measured(
+            wall_s=wall_s,
+            ttft_s=[result.usage.ttft_s for result in results],
+            prefill_tokens=after["prefill_tokens"] - before.get("prefill_tokens", 0),
+            answers=[result.token_ids for result in results],
+            extra={
+                "kv_waste": round(sorted(waste)[len(waste) // 2], 4),
+                "preemptions": after.get("preemptions", 0) - before.get("preemptions", 0),
+            },
+        )
+
+    return run
+
+
+def generate(module: Any) -> Engine:
+    """Give transformers' `generate`, one prompt after the other, with no reuse."""
+
+    def run(prompts: Prompts, num_new: int) -> Measured:
+        started = time.perf_counter()
+        measured = Measured(0.0, [], 0)
+        for prompt in prompts:
+            ids = torch.tensor([prompt], device=module.device)
+            first = _FirstToken()
+            out = module.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=num_new,
+                min_new_tokens=num_new,
+                do_sample=False,
+                streamer=first,
+            )
+            measured.ttft_s.append(first.at - started)
+            measured.prefill_tokens += len(prompt)
+            measured.answers.append(tuple(out[0, len(prompt) :].tolist()))
+        measured.wall_s = time.perf_counter() - started
+        return measured
+
+    return run
+
+
+class _FirstToken:
+    """A streamer that notes when the first new token came."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self._num_calls = 0
+
+    def put(self, _: object) -> None:
+        self._num_calls += 1
+        if self._num_calls == 2:  # the first call brings the prompt
+            self.at = time.perf_counter()
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+
+def repeated(module: Any) -> Engine:
+    """Give transformers with the shared prefix computed once and repeated for one batch."""
+
+    @torch.inference_mode()
+    def run(prompts: Prompts, num_new: int) -> Measured:
+        started = time.perf_counter()
+        shared = _common(prompts)
+        cache = DynamicCache(config=module.config)
+        prefix = torch.tensor([prompts[0][:shared]], device=module.device)
+        module(input_ids=prefix, cache=cache, use_cache=True, logits_to_keep=1)
+        cache.batch_repeat_interleave(len(prompts))
+        rest = [prompt[shared:] for prompt in prompts]
+        longest = max(map(len, rest))
+        assert min(map(len, rest)) == longest, "rows of one length, as the workload has them"
+        ids = torch.tensor(rest, device=module.device)
+        answers: list[list[int]] = [[] for _ in prompts]
+        ttft_s = 0.0
+        for _ in range(num_new):
+            logits = module(input_ids=ids, cache=cache, use_cache=True, logits_to_keep=1).logits
+            ids = logits[:, -1].argmax(-1, keepdim=True)
+            ttft_s = ttft_s or time.perf_counter() - started
+            for answer, token in zip(answers, ids[:, 0].tolist(), strict=True):
+                answer.append(token)
+        return Measured(
+            wall_s=time.perf_counter() - started,
+            ttft_s=[ttft_s] * len(prompts),
+            prefill_tokens=shared + sum(map(len, rest)),
+            answers=[tuple(answer) for answer in answers],
+        )
+
+    return run
+
+
+def _common(prompts: Prompts) -> int:
+    """Count what all begin with; the last token of each is left over."""
+    shared, most = 0, min(map(len, prompts)) - 1
+    while shared < most and all(prompt[shared] == prompts[0][shared] for prompt in prompts):
+        shared += 1
+    return shared
+
+
+def llama_cpp(gguf: Path, *, context: int) -> Engine:
+    """
+    Give llama.cpp's server from the xllamacpp wheel: one slot with its prefix cache.
+
+    With several slots it computes the prefix once per slot, which takes longer here.
+    """
+    import xllamacpp  # noqa: PLC0415 - a peer that need not be installed
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(gguf)
+    params.n_ctx = context
+    params.n_parallel = 1
+    params.warmup = True
+    params.cpuparams.n_threads = torch.get_num_threads()
+    params.verbosity = -1
+    server = xllamacpp.Server(params)
+
+    def run(prompts: Prompts, num_new: int) -> Measured:
+        started = time.perf_counter()
+        measured = Measured(0.0, [], 0)
+        for prompt in prompts:
+            began = time.perf_counter()
+            answer = server.handle_completions(
+                {
+                    "prompt": list(prompt),
+                    "n_predict": num_new,
+                    "max_tokens": num_new,
+                    "temperature": 0,
+                    "ignore_eos": True,
+                    "cache_prompt": True,
+                    "stream": False,
+                }
+            )
+            timings = answer["timings"]
+            measured.ttft_s.append(began - started + timings["prompt_ms"] / 1000)
+            measured.prefill_tokens += timings["prompt_n"]
+            assert timings["predicted_n"] == num_new, f"llama.cpp ended early: {timings}"
+        measured.wall_s = time.perf_counter() - started
+        return measured
+
+    return run
