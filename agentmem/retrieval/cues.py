@@ -31,8 +31,8 @@ _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 
 _ME = re.compile(
-    r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ii]ch|[Mm]ich|[Mm]ir|[Mm]eine?[mnrs]?|[Jj]e|[Mm]oi|[Mm]on"
-    r"|[Mm]es|[Yy]o|[Mm]is?)\b|\b[Jj]['’]|我(?!们)"  # noqa: RUF001 - as it is typed
+    r"\b(?:[Ii](?!\.)|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ii]ch|[Mm]ich|[Mm]ir|[Mm]eine?[mnrs]?)\b"
+    r"|\b(?:[Jj]e|[Mm]oi|[Mm]on|[Mm]es|[Yy]o|[Mm]is?)\b|\b[Jj]['’]|我(?!们)"  # noqa: RUF001 - as it is typed
 )
 _YOU = re.compile(r"\b(?:you|your|yours|du|dich|dir|deine?[mnrs]?)\b|[你您](?!们)", re.IGNORECASE)
 _REQUEST = re.compile(

@@ -48,6 +48,7 @@ ROLES = [entry(1, "x"), entry(2, "x", role="assistant"), entry(3, "x", role="too
     [
         ("When did I go to Lisbon?", [0.75, 0, 0]),
         ("What's my budget?", [0.75, 0, 0]),
+        ("where did i go", [0.75, 0, 0]),
         ("What did you recommend?", [0, 0.75, 0]),
         ("What did you tell me about it?", [0, 0.75, 0]),
         ("Can you remind me where I went?", [0.75, 0, 0]),
