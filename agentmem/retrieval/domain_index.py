@@ -26,7 +26,7 @@ from agentmem.retrieval.table_vectors import vectors_of
 from agentmem.types import BranchId, MessageId, StoredMessage
 
 _PAGE: Final = 1000
-_BYTES_OF_ROW: Final = 1500
+_BYTES_OF_ROW: Final = 1000
 """About what a message takes in the catalog and in the index of words."""
 
 OnProgress = Callable[[int, int], None]

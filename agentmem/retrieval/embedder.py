@@ -1,9 +1,11 @@
 """The embedder on sentence-transformers. Importing this loads torch."""
 
 import hashlib
+import os
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ class SentenceEmbedder:
     def __init__(self, model: SentenceTransformer, digest: str) -> None:
         self._model: Any = model
         self._turns = Turns()
+        _embedders.add(self)
         self._dimension = int(model.get_embedding_dimension() or 0)
         tokenizer = self._model.tokenizer
         limit = min(int(self._model.max_seq_length or _MAX_TOKENS), _MAX_TOKENS)
@@ -194,3 +197,32 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+_embedders: "weakref.WeakSet[SentenceEmbedder]" = weakref.WeakSet()
+
+
+_held_for_fork = ExitStack()
+_left_behind: list[ExitStack] = []
+"""Turns that a parent process had: to give them back could be to wait for one of its threads."""
+
+
+def _wait_before_fork() -> None:
+    """Let no process be forked in the middle of the work of a model, whose locks it would keep."""
+    for embedder in list(_embedders):
+        _held_for_fork.enter_context(embedder._turns.take(is_urgent=True))  # noqa: SLF001 - its own module
+
+
+def _go_on_in_child() -> None:
+    """Use one thread: torch's others did not come along, and it would wait for them for ever."""
+    torch.set_num_threads(1)
+    _left_behind.append(_held_for_fork.pop_all())
+    for embedder in list(_embedders):
+        embedder._turns = Turns()  # noqa: SLF001 - its own module
+
+
+os.register_at_fork(
+    before=_wait_before_fork,
+    after_in_parent=_held_for_fork.close,
+    after_in_child=_go_on_in_child,
+)

@@ -186,8 +186,7 @@ class Worker:
     def _work(self, *, sweep: bool) -> None:
         if self._newest is None:
             self._newest = self._find_newest()
-        else:
-            sweep |= time.monotonic() - self._swept_at > _SWEEP_EVERY_S
+        sweep |= time.monotonic() - self._swept_at > _SWEEP_EVERY_S
         self._embed_new()
         if sweep:
             self._sweep()

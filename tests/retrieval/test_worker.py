@@ -81,6 +81,17 @@ def test_what_is_said_now_does_not_wait_for_a_long_queue(archive, open_worker):
     assert archive.num_embedded_twice == 0
 
 
+def test_a_long_queue_is_worked_off_without_anybody_waiting(archive, open_worker):
+    ids = archive.append(archive.branch(), *map(str, range(200)))
+    worker = open_worker()
+
+    worker.wake()
+
+    with worker._changed:
+        assert worker._changed.wait_for(lambda: worker._tried == worker._asked, 10)
+    assert embedded(archive) == ids
+
+
 def test_what_was_committed_with_an_older_id_is_found_too(archive, open_worker, monkeypatch):
     """On PostgreSQL the message with the smaller id may be committed after the one behind it."""
     branch = archive.branch()
