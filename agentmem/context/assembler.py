@@ -203,12 +203,24 @@ class Assembler:
 
 def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -> Sequence[Summary]:
     """
-    Sum up all that *view* shows or sums up, as one summary of the branch *branch_id*.
+    Sum up what *view* shows or sums up, as one summary of the branch *branch_id*.
 
-    Empty when there is nothing to sum up or nothing to sum it up with.
+    It goes back to where something was never read, as before what subtasks have promoted. Empty
+    when there is nothing to sum up or nothing to sum it up with.
     """
     folder = assembler.folder()
-    messages = [stored for turn in view.turns for stored in turn.messages]
-    if folder is None or not messages:
+    if folder is None:
         return ()
-    return folder.fold(branch_id, view.summaries, messages)
+    messages = [stored for turn in view.turns for stored in turn.messages]
+    summaries = view.summaries
+    if messages:
+        known = {stored.position for stored in messages}
+        known |= {p for s in summaries for p in range(s.first, s.last + 1)}
+        start = messages[-1].position
+        while start - 1 in known:
+            start -= 1
+        summaries = tuple(summary for summary in summaries if summary.last >= start)
+        run = [stored for stored in messages if stored.position >= start]
+        summaries = folder.fold(branch_id, summaries, run)
+    # Those that stay as they are become this branch's too: the other may never have logged them.
+    return [replace(summary, branch_id=branch_id) for summary in summaries]

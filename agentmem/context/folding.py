@@ -47,13 +47,17 @@ class Folder:
         """
         Give the summaries with the run of *leaving* covered too, if that could be summed up.
 
-        The run goes from the first to the last of *leaving* (at least one); summaries inside of
-        it are folded into the new one.
+        The run goes from the first to the last of *leaving* (at least one); summaries that it
+        meets are folded into the new one with all that they cover. What they cover all by
+        themselves needs no other.
         """
         first, last = leaving[0].position, leaving[-1].position
-        inside = [s for s in summaries if first <= s.first and s.last <= last]
+        inside = [s for s in summaries if s.first <= last and first <= s.last]
         others = [s for s in summaries if s not in inside]
         covered = {p for s in inside for p in range(s.first, s.last + 1)}
+        if all(stored.position in covered for stored in leaving):
+            return tuple(summaries)
+        first, last = min([first, *covered]), max([last, *covered])
         passages = [_of_summary(summary) for summary in inside]
         passages += [_of_message(m) for m in leaving if m.position not in covered]
         made = self._write(branch_id, (first, last), sorted(passages, key=_place), inside)

@@ -4,9 +4,10 @@ from itertools import pairwise
 
 from agentmem.config import Budget
 from agentmem.context import Policy
+from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.folding import Folder
 from agentmem.testing import WordCounter
-from agentmem.types import BranchId, Rule, Tier, common_prefix
+from agentmem.types import BranchId, Rule, Summary, Tier, common_prefix
 from tests.builders import pin, say, stored, words
 from tests.context.replay import Replay
 
@@ -179,3 +180,16 @@ def test_the_reported_prefix_is_the_real_one():
         else:
             assert 0 < other.reuse.common_tokens <= real
     assert WordCounter().fingerprint == prompts[0].fingerprint
+
+
+def test_what_a_summary_covers_already_needs_no_other():
+    """A message that a subtask promoted is shown by itself, inside of what is summed up."""
+    old = Summary(
+        branch_id=BranchId(1), first=1, last=6, level=0, text="old", author="x", source_hash="h"
+    )
+    folder = Folder(ExtractiveSummarizer(), lambda text: len(text.split()), 300)
+    messages = stored(*(say("user", words(40, f"n{n}")) for n in range(1, 13)))
+
+    assert folder.fold(BranchId(1), [old], messages[1:2]) == (old,)
+    (made,) = folder.fold(BranchId(1), [old], [messages[1], *messages[6:]])
+    assert (made.first, made.last, made.level) == (1, 12, 1)

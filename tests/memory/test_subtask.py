@@ -3,7 +3,7 @@ import pytest
 from agentmem.config import Budget
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.memory import Memory
-from agentmem.testing import ScriptedModel
+from agentmem.testing import ScriptedModel, WordCounter
 from agentmem.types import BranchState, Origin, Role, Rule, Span, Tier, ToolCall
 from tests.builders import words
 
@@ -237,3 +237,27 @@ def test_a_subtask_of_a_killed_process_can_be_taken_up_again(session):
     assert [branch.state for branch in session.branches()] == ["open", "discarded"]
     with pytest.raises(SessionNotFoundError):
         session.resume_subtask(main.id)
+
+
+def test_a_summary_of_a_summary_covers_no_position_twice_and_none_that_was_not_read(url):
+    """Subtasks in subtasks that inherit summaries, with promoted messages in between."""
+    budget = Budget(context=420, reply=20)
+    with Memory.open(url, counter=WordCounter(), budget=budget) as memory:
+        session = memory.session("s")
+        for number in range(6):
+            session.append("user", f"We pay {number} EUR. {words(10)}")
+            if number == 1:
+                with session.subtask("early", inherit="pins") as early:
+                    early.promote("The museum is closed.")
+        for first in ("summary", "pins"):
+            with session.subtask("a", inherit=first) as a:
+                for number in range(8):
+                    a.append("user", f"Room {number} has a view. {words(10)}")
+                with a.subtask("b", inherit="summary") as b, b.subtask("c", inherit="summary") as c:
+                    c.append("user", "go on")
+                    prompt = c.assemble()
+                    assert prompt.summaries
+                    assert c.check() == ()
+                    c.fold()
+                    assert c.check() == ()
+        assert all(audit.problems == () for audit in session.audit())
