@@ -8,6 +8,7 @@ comes or ends in the meantime is put aside and taken up by whoever has the lock.
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as TokenIds
@@ -50,7 +51,10 @@ class Engine:
         self._arrived: deque[Sequence] = deque()
         self._ended: deque[Sequence] = deque()
         self._waiters: dict[int, threading.Event] = {}
-        self._closed = False
+        self._closed = threading.Event()
+        # When the process ends, the library is taken apart before the last streams are: they are
+        # to touch no tensor then.
+        weakref.finalize(self, self._closed.set)
         num_blocks = _num_blocks(model, config)
         self._pool = BlockPool(max(num_blocks, 1))
         key = f"{fingerprint}:{model.dtype}"
@@ -107,7 +111,7 @@ class Engine:
 
     def add(self, sequence: Sequence) -> None:
         """Put an admitted request into the queue. It never waits."""
-        if self._closed:
+        if self._closed.is_set():
             raise _closed()
         self._arrived.append(sequence)
 
@@ -187,7 +191,7 @@ class Engine:
     def close(self) -> None:
         """Give the memory back; whatever still runs or waits ends with an error."""
         with self._locked():
-            self._closed = True
+            self._closed.set()
             for sequence in self._batcher.alive():
                 self._batcher.end(sequence)
                 sequence.reader.fail(_closed())
@@ -212,7 +216,7 @@ class Engine:
             return False
         try:
             self._take_up()
-            return not self._closed and self._step()
+            return not self._closed.is_set() and self._step()
         finally:
             self._take_up()
             self._lock.release()
@@ -223,7 +227,7 @@ class Engine:
         """Hold the lock, with what came and ended taken up before, and what ended after."""
         try:
             with self._lock:
-                if self._closed:
+                if self._closed.is_set():
                     raise _closed()
                 self._take_up()
                 try:
@@ -243,13 +247,13 @@ class Engine:
         """Queue who came and finish who ended."""
         while self._arrived:
             sequence = self._arrived.popleft()
-            if self._closed:
+            if self._closed.is_set():
                 sequence.reader.fail(_closed())
             else:
                 self._batcher.add(sequence)
         while self._ended:
             sequence = self._ended.popleft()
-            if not self._closed:
+            if not self._closed.is_set():
                 self._batcher.end(sequence)
             sequence.reader.abort()
 

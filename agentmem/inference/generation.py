@@ -56,9 +56,9 @@ class Output:
         self._only_result = only_result
         self._chunks: deque[Chunk] = deque()
         self._error: BaseException | None = None
-        self._is_done = False
+        self.is_done = False
         self._is_aborted = False
-        self._num_tokens = 0
+        self.num_tokens = 0
         self._ttft_s = 0.0
         self.event = threading.Event()
         self.sequence = Sequence(
@@ -77,7 +77,7 @@ class Output:
 
     def is_ready(self) -> bool:
         """Tell whether `next_chunk` has something to give or to raise."""
-        return self._is_done if self._only_result else bool(self._chunks) or self._is_done
+        return self.is_done if self._only_result else bool(self._chunks) or self.is_done
 
     def next_chunk(self) -> Chunk:
         """Give what has come, oldest first, or raise why nothing more will come."""
@@ -90,38 +90,38 @@ class Output:
 
     def take(self, logits: Tensor) -> int | None:  # (vocab,)
         """Choose the next token; None when the text is complete with it."""
-        if self._is_done:
+        if self.is_done:
             return None
         token_id = self._sampler.choose(logits)
-        if self._num_tokens == 0:
+        if self.num_tokens == 0:
             self._ttft_s = time.perf_counter() - self._started
-        self._num_tokens += 1
+        self.num_tokens += 1
         is_stop = token_id in self._stop_ids
         self._give("" if is_stop else self._text.add(token_id))
         if is_stop or self._text.stopped:
             self._finish(FinishReason.STOP)
-        elif self._num_tokens == self.sequence.max_tokens:
+        elif self.num_tokens == self.sequence.max_tokens:
             self._finish(FinishReason.LENGTH)
-        return None if self._is_done else token_id
+        return None if self.is_done else token_id
 
     def fail(self, error: BaseException) -> None:
         """Let the caller's next wait raise *error*."""
-        if not self._is_done:
+        if not self.is_done:
             self._error = error
-            self._is_done = True
+            self.is_done = True
         self.event.set()
 
     def expire(self) -> None:
         """End with what was said until now; without a word, with an error."""
-        if self._num_tokens == 0:
+        if self.num_tokens == 0:
             self.fail(DeadlineError(timeout_s=self._timeout_s or 0.0))
-        elif not self._is_done:
+        elif not self.is_done:
             self._finish(FinishReason.ABORT)
 
     def abort(self) -> None:
         """End with what was said until now. It takes no time: the collector may call it."""
-        if not self._is_done:
-            self._is_aborted = self._is_done = True
+        if not self.is_done:
+            self._is_aborted = self.is_done = True
         self.event.set()
 
     def _has_result(self) -> bool:
@@ -142,13 +142,19 @@ class Output:
         usage = Usage(
             prompt_tokens=self.sequence.num_prompt,
             cached_tokens=self.sequence.num_cached or 0,
-            completion_tokens=self._num_tokens,
+            completion_tokens=self.num_tokens,
             ttft_s=self._ttft_s,
             total_s=time.perf_counter() - self._started,
         )
-        result = Generation(text=self._text.text, token_ids=ids, finish_reason=reason, usage=usage)
+        result = Generation(
+            text=self._text.text,
+            token_ids=ids,
+            finish_reason=reason,
+            usage=usage,
+            logprobs=tuple(self._sampler.logprobs),
+        )
         self._chunks.append(Chunk(text=rest, result=result))
-        self._is_done = True
+        self.is_done = True
         self.event.set()
 
 

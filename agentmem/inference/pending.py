@@ -34,6 +34,16 @@ class Pending:
         """What was asked."""
         return self._output.request
 
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it has generated so far."""
+        return self._output.num_tokens
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether the result, or an error, is there."""
+        return self._output.is_done
+
     def __iter__(self) -> Iterator[Chunk]:
         return self
 

@@ -138,3 +138,33 @@ def test_greedy_is_what_the_library_generates():
     text = MODEL.generate(ask(PROMPT, 20)).text
 
     assert MODEL.counter.decode(plain).removesuffix("<|im_end|>").startswith(text)
+
+
+def test_tokens_of_ones_own_end_the_text_too(monkeypatch):
+    model = scripted(monkeypatch, "yes or no")
+    [space] = model.counter._encoder._tokenizer.encode(" ", add_special_tokens=False)
+
+    result = model.generate(ask(PROMPT, 50, stop_ids=(space,)))
+
+    assert result.text == "yes"
+    assert result.finish_reason is FinishReason.STOP
+
+
+def test_an_end_can_be_gone_past_for_measuring(monkeypatch):
+    model = scripted(monkeypatch, "ab")
+    model.generate(ask(PROMPT, 2))
+    model = scripted(monkeypatch, "ab<|im_end|>cd", end=False)
+
+    result = model.generate(ask(PROMPT, 5, ignore_eos=True))
+
+    assert result.text == "ab<|im_end|>cd"
+    assert result.finish_reason is FinishReason.LENGTH
+
+
+def test_log_probabilities_come_with_the_result_one_for_each_token():
+    result = MODEL.generate(ask(PROMPT, 6, logprobs=1))
+
+    assert len(result.logprobs) == result.usage.completion_tokens
+    assert all(one.top[0][0] == one.token_id for one in result.logprobs)
+    assert all(one.logprob <= 0 for one in result.logprobs)
+    assert MODEL.generate(ask(PROMPT, 6)).logprobs == ()

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from agentmem.config import Sampling
+from agentmem.errors import ConfigError
 from agentmem.inference.sampler import Sampler
 
 LOGITS = torch.tensor([0.5, 0.1, 0.3, 0.1]).log()
@@ -66,3 +67,63 @@ def test_an_extreme_temperature_is_no_trouble():
 def test_a_token_without_probability_is_never_drawn():
     logits = torch.tensor([float("-inf"), 0.0, 0.0, float("-inf")])
     assert set(draw(200, logits=logits)) == {1, 2}
+
+
+def test_min_p_keeps_what_is_likely_enough_beside_the_likeliest():
+    assert set(draw(200, min_p=0.5)) == {0, 2}
+    assert set(draw(200, min_p=1.0)) == {0}
+    assert shares(draw(min_p=0.5)) == pytest.approx([0.625, 0, 0.375, 0], abs=0.03)
+
+
+def test_what_was_said_is_less_likely_with_a_penalty():
+    logits = torch.tensor([2.0, 1.5, -1.0, -1.1])
+
+    assert draw(4, logits=logits, temperature=0, repetition_penalty=2.0) == [0, 1, 0, 0]
+    seen = Sampler(Sampling(repetition_penalty=2.0), prompt=[0])
+    assert seen.choose(logits) == 1
+    # Negative scores move away from zero.
+    low = Sampler(Sampling(repetition_penalty=1.2), prompt=[0, 1, 2])
+    assert low.choose(torch.tensor([-9.0, -9.0, -1.0, -1.1])) == 3
+
+
+def test_equal_scores_at_the_edge_of_top_k_are_taken_by_their_ids():
+    assert set(draw(100, logits=torch.zeros(4), top_k=2)) == {0, 1}
+
+
+def test_log_probabilities_are_those_of_the_model_whatever_is_chosen():
+    sampler = Sampler(Sampling(temperature=1.0, seed=1, top_k=1, logprobs=2))
+
+    sampler.choose(LOGITS)
+
+    [found] = sampler.logprobs
+    assert found.token_id == 0
+    assert found.logprob == pytest.approx(torch.tensor(0.5).log().item(), abs=1e-6)
+    assert [token for token, _ in found.top] == [0, 2]
+    assert [p for _, p in found.top] == pytest.approx(torch.tensor([0.5, 0.3]).log().tolist())
+
+
+def test_answers_to_one_prompt_draw_each_their_own():
+    def draws(fork, seed=7):
+        sampler = Sampler(Sampling(temperature=1.0, seed=seed), fork=fork)
+        return [sampler.choose(LOGITS) for _ in range(30)]
+
+    assert draws(0) == draw(30)
+    assert len({tuple(draws(fork)) for fork in range(5)}) == 5
+    assert draws(1) == draws(1)
+    assert draws(1) != draws(0, seed=8)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"min_p": 1.5},
+        {"repetition_penalty": 0},
+        {"logprobs": -1},
+        {"logprobs": 51},
+        {"stop_ids": (-1,)},
+        {"stop_ids": [1]},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(bad):
+    with pytest.raises(ConfigError):
+        Sampling(**bad)
