@@ -145,6 +145,8 @@ class HashingEmbedder:
     other vectors. A text of more than *max_chars* characters is cut into pieces that overlap.
     """
 
+    reads_unspaced = False
+
     def __init__(
         self, *, name: str = "hashing", dimension: int = 256, max_chars: int = 1000
     ) -> None:

@@ -71,6 +71,7 @@ class Remembering:
         self._folder = folder
         self.fingerprint = embedder.fingerprint
         self.dimension = embedder.dimension
+        self.reads_unspaced = embedder.reads_unspaced
         self.split = embedder.split
 
     def embed_passages(self, texts: Sequence[str]) -> Float32s:

@@ -21,7 +21,7 @@ from agentmem.retrieval.index_files import IndexFiles
 from agentmem.retrieval.index_format import SavedVectors
 from agentmem.retrieval.lexical import LexicalIndex
 from agentmem.retrieval.marks import NO_SESSION, mark_of
-from agentmem.retrieval.ranking import Ranking, dense_query, rank
+from agentmem.retrieval.ranking import Fusion, Ranking, dense_query, rank
 from agentmem.retrieval.table_vectors import vectors_of
 from agentmem.types import BranchId, MessageId, StoredMessage
 
@@ -192,7 +192,8 @@ class DomainIndex:
         dense = None
         if vector is not None and self.vectors is not None:
             dense = self.vectors.scores(vector, self.catalog.mask(query))
-        return rank(self.catalog, lexical, dense, query)
+        reads = self._embedder is not None and self._embedder.reads_unspaced
+        return rank(self.catalog, lexical, dense, query, Fusion(unspaced=float(reads)))
 
     def _hits(self, query: Query, ranking: Ranking, messages: Sequence[StoredMessage]) -> list[Hit]:
         is_local = self.catalog.session_ids[ranking.rows] == query.session_id

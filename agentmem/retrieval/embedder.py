@@ -32,6 +32,9 @@ _SPEAKER_TOKENS = 16
 _OVERLAP = 4
 """Pieces of a long text share one part of so many."""
 
+_CHINESE = "我家的猫很喜欢在窗边睡觉，我们都叫它豆包。"  # noqa: RUF001 - as it is written
+"""My cat likes to sleep by the window, and we call it Doubao: what a tokenizer is tried on."""
+
 _BATCH = 16
 """Texts that are embedded at once; a question waits for no more than these."""
 
@@ -49,6 +52,7 @@ class SentenceEmbedder:
         _embedders.add(self)
         self._dimension = int(model.get_embedding_dimension() or 0)
         tokenizer = self._model.tokenizer
+        self._reads_unspaced = _reads(tokenizer, _CHINESE)
         limit = min(int(self._model.max_seq_length or _MAX_TOKENS), _MAX_TOKENS)
         prompts = {name: text for name, text in sorted(self._model.prompts.items()) if text}
         longest = max((len(tokenizer(text)["input_ids"]) for text in prompts.values()), default=2)
@@ -104,6 +108,11 @@ class SentenceEmbedder:
     @property
     def dimension(self) -> int:
         return self._dimension
+
+    @property
+    def reads_unspaced(self) -> bool:
+        """Whether its tokenizer knows Chinese, as those of models of many languages do."""
+        return self._reads_unspaced
 
     def embed_passages(self, texts: Sequence[str]) -> Float32s:
         """Give one vector of length 1 for each of *texts*: (texts, dimension)."""
@@ -165,6 +174,12 @@ class SentenceEmbedder:
             normalize_embeddings=True,
         )
         return vectors.astype(np.float32, copy=False)
+
+
+def _reads(tokenizer: Any, text: str) -> bool:
+    """Tell whether *text* is more than unknown tokens, or single characters and bytes of them."""
+    token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return tokenizer.unk_token_id not in token_ids and len(token_ids) < len(text)
 
 
 def _choose_device(name: str) -> str:

@@ -17,6 +17,11 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int: ...
 
+    @property
+    def reads_unspaced(self) -> bool:
+        """Whether it was made for scripts without spaces, as Chinese, too."""
+        ...
+
     def embed_passages(self, texts: Sequence[str]) -> Float32s:
         """Give one vector of length 1 for each of *texts*: (texts, dimension)."""
         ...

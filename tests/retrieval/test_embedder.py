@@ -63,6 +63,10 @@ def test_vectors_stand_in_the_order_of_the_texts(embedder):
     assert together == pytest.approx(alone, abs=1e-5)
 
 
+def test_a_model_of_english_does_not_read_chinese(embedder):
+    assert not embedder.reads_unspaced
+
+
 def test_no_text_is_no_vector(embedder):
     assert embedder.embed_passages([]).shape == (0, embedder.dimension)
 
