@@ -4,6 +4,7 @@ What can be found: one row for each message of a domain, its facts as columns.
 It says who may see which row. What a row says is kept by the indexes, not here.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,16 @@ from agentmem.types import (
     SessionId,
     StoredMessage,
     TextPart,
+)
+
+_WHEN = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|days?|weeks?|weekend|months?|years?"
+    r"|this (?:morning|spring|summer|fall|winter)|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|january|february|march|april|june|july|august|september|october|november|december"
+    r"|gestern|heute|morgen|letzte[nrs]?|nächste[nrs]?|woche|wochenende|monat|jahr"
+    r"|hier|aujourd'hui|demain|semaine|mois|ayer|hoy|mañana|semana)\b"
+    r"|昨天|今天|明天|前天|后天|上周|下周|上个月|下个月|去年|今年|明年|周末|星期|[0-9]月",
+    re.IGNORECASE,
 )
 
 
@@ -87,6 +98,7 @@ class Catalog:
         self._sizes = Column(np.int64)
         self._named = Column(np.bool_)
         self._questions = Column(np.bool_)
+        self._timed = Column(np.bool_)
         self._alive = Column(np.bool_)
         self._rows: dict[int, int] = {}
         self._names = Names()
@@ -154,6 +166,11 @@ class Catalog:
         return self._questions.values
 
     @property
+    def timed(self) -> Bools:
+        """Whether it says when something was or will be."""
+        return self._timed.values
+
+    @property
     def alive(self) -> Bools:
         return self._alive.values
 
@@ -177,6 +194,7 @@ class Catalog:
             self._sizes.append(len(entry.text))
             self._named.append(entry.speaker != entry.role)
             self._questions.append(is_question(entry.text))
+            self._timed.append(tells_when(entry.text))
             self._alive.append(True)
         return rows
 
@@ -211,3 +229,8 @@ class Catalog:
 def is_question(text: str) -> bool:
     """Tell whether *text* ends by asking, in whatever script."""
     return text.rstrip().endswith(("?", "\uff1f", "\u061f", "\u037e"))
+
+
+def tells_when(text: str) -> bool:
+    """Tell whether *text* names a day, a month or a time before or after it was said."""
+    return _WHEN.search(text) is not None

@@ -2,8 +2,9 @@
 What a question says of who answered it, and when: pushes beside words and meaning.
 
 A push is in standard deviations of the scores that it is added to. All together give, of recall
-at 512 to 4,096 tokens, +.025 to words alone and +.02 to words and meaning; a speaker +.014, a date
-+.002, a turn that asks itself +.003 (five conversations, `benchmarks/bench_retrieval.py`).
+at 512 to 4,096 tokens, +.025 to words alone and +.02 to words and meaning: a speaker +.014, a turn
+that says when +.004, one that asks itself +.003, a date +.002 (five conversations,
+`benchmarks/bench_retrieval.py`).
 """
 
 import re
@@ -107,6 +108,16 @@ class AsksItself:
 
 
 @dataclass(frozen=True, slots=True)
+class TellsWhen:
+    """A turn that says when, as "last week" or "on Monday", tells of something that happened."""
+
+    weight: float = 0.3
+
+    def pushes(self, text: str, catalog: Catalog) -> Float64s | None:  # noqa: ARG002 - any question
+        return self.weight * catalog.timed.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
 class NamedDate:
     """What is asked of a year, a month or a day was said then, or soon after."""
 
@@ -125,7 +136,10 @@ class NamedDate:
         return self.weight * found
 
 
-DEFAULT_CUES: tuple[Cue, ...] = (NamedSpeaker(), AskedOfSelf(), AsksItself(), NamedDate())
+DEFAULT_CUES: tuple[Cue, ...] = (
+    *(NamedSpeaker(), AskedOfSelf(), AsksItself()),
+    *(NamedDate(), TellsWhen()),
+)
 """Those that do no harm to the logs of users and assistants."""
 
 

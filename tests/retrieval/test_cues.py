@@ -2,7 +2,14 @@
 
 import pytest
 
-from agentmem.retrieval.cues import AskedOfSelf, AsksItself, NamedDate, NamedSpeaker, dates_in
+from agentmem.retrieval.cues import (
+    AskedOfSelf,
+    AsksItself,
+    NamedDate,
+    NamedSpeaker,
+    TellsWhen,
+    dates_in,
+)
 from tests.retrieval.entries import entry, indexed, said
 
 
@@ -67,6 +74,20 @@ def test_who_asks_about_himself_has_said_it_himself(text, expected):
 
 def test_among_people_with_names_there_is_no_me():
     assert pushes(AskedOfSelf(), "Where was I?", NAMED) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I went there last week.", 0.3),
+        ("We meet on Monday", 0.3),
+        ("Wir waren gestern da.", 0.3),
+        ("我们上周去了", 0.3),
+        ("That is nice, and lasting.", 0),
+    ],
+)
+def test_a_turn_that_says_when_tells_of_something(text, expected):
+    assert pushes(TellsWhen(), "Where?", said(text)) == [expected]
 
 
 DAYS = [entry(i, "x", minute=60 * 24 * i) for i in (0, 1, 31, 365)]  # 1, 2 Jan, 1 Feb 2026, 2027
