@@ -188,7 +188,8 @@ class InferenceConfig:
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is bfloat16 where the
             device computes it fast and float32 elsewhere.
         block_size: token positions in one KV block.
-        kv_bytes: memory for the KV pool; it is taken as it is needed, up to this.
+        kv_bytes: memory for the KV pool; it is taken as it is needed, up to this. A float is a
+            share of what the device has free when the model is loaded.
         prefill_chunk: tokens of one prompt in one forward pass.
         max_num_batched_tokens: prompt tokens in one step, over all requests.
         max_num_seqs: requests that run at once.
@@ -198,7 +199,7 @@ class InferenceConfig:
     device: str = "auto"
     dtype: str = "auto"
     block_size: int = 16
-    kv_bytes: int = 1 << 30
+    kv_bytes: int | float = 1 << 30
     prefill_chunk: int = 1024
     max_num_batched_tokens: int = 2048
     max_num_seqs: int = 16
@@ -209,9 +210,16 @@ class InferenceConfig:
             ok=self.dtype in {"auto", "float32", "bfloat16", "float16"},
             message=f"dtype must be auto, float32, bfloat16 or float16, got {self.dtype!r}",
         )
-        sizes = ("block_size", "kv_bytes", "prefill_chunk", "max_num_batched_tokens")
-        counts = ("max_num_seqs", "max_waiting")
-        _require_ints(self, *sizes, *counts)
-        for name in (*sizes, *counts):
+        counts = ["block_size", "prefill_chunk", "max_num_batched_tokens"]
+        counts += ["max_num_seqs", "max_waiting"]
+        _require_ints(self, *counts)
+        _require_numbers(self, "kv_bytes")
+        if isinstance(self.kv_bytes, int):
+            counts.append("kv_bytes")
+        _require(
+            ok=isinstance(self.kv_bytes, int) or 0 < self.kv_bytes <= 1,
+            message=f"kv_bytes must be bytes or a share from 0.0 to 1.0, got {self.kv_bytes}",
+        )
+        for name in counts:
             value = getattr(self, name)
             _require(ok=value >= 1, message=f"{name} must be at least 1, got {value}")

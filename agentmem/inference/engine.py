@@ -20,6 +20,7 @@ from agentmem.inference.admission import Admission
 from agentmem.inference.batcher import Batcher
 from agentmem.inference.block_pool import BlockPool
 from agentmem.inference.causal_model import CausalModel
+from agentmem.inference.device_memory import pool_bytes
 from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.kv_usage import KVUsage
 from agentmem.inference.prefix_cache import PrefixCache
@@ -176,6 +177,7 @@ class Engine:
                 block_size=self._config.block_size,
                 tokens=self._batcher.num_tokens(),
                 kv_bytes=self._tensors.num_bytes if self._tensors else 0,
+                max_kv_bytes=self._tensors.max_bytes if self._tensors else 0,
             )
 
     def check(self) -> None:
@@ -275,11 +277,15 @@ def _num_blocks(model: CausalModel, config: InferenceConfig) -> int:
     if model.layout is None:
         return 0
     block_bytes = model.layout.block_bytes(config.block_size)
+    chunk = [[0] * min(config.prefill_chunk, model.context_window or config.prefill_chunk)]
+    kv_bytes = pool_bytes(
+        config.kv_bytes, model.device, lambda: model.forward(chunk, model.new_cache())
+    )
     # One more block is the null block.
-    num_blocks = config.kv_bytes // block_bytes - 1
+    num_blocks = kv_bytes // block_bytes - 1
     if num_blocks < 1:
         raise ConfigError(
-            f"kv_bytes {config.kv_bytes} holds less than two KV blocks of {block_bytes} "
+            f"kv_bytes {kv_bytes} holds less than two KV blocks of {block_bytes} "
             "bytes: raise InferenceConfig.kv_bytes or lower block_size"
         )
     return num_blocks

@@ -57,6 +57,11 @@ class KVTensors:
         """Memory taken so far."""
         return sum(slab.numel() * slab.element_size() for slab in self._slabs.values())
 
+    @property
+    def max_bytes(self) -> int:
+        """Memory that it comes to when every block has been used."""
+        return self._num_rows * self._layout.block_bytes(self.block_size)
+
     def read(self, blocks: Sequence[BlockId], into: Sequence[Tensor]) -> None:
         """
         Copy *blocks*, in order, to the beginning of each tensor of *into*.

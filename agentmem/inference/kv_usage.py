@@ -24,4 +24,7 @@ class KVUsage:
     """Tokens whose keys and values are in blocks in use; the rest of their slots is room."""
 
     kv_bytes: int
-    """Memory that the pool has taken so far; it grows up to ``InferenceConfig.kv_bytes``."""
+    """Memory that the pool has taken so far."""
+
+    max_kv_bytes: int
+    """Memory that it may grow to, by ``InferenceConfig.kv_bytes``."""

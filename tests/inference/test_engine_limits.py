@@ -3,8 +3,11 @@
 import dataclasses
 
 import pytest
+import torch
 
-from agentmem.errors import AdmissionError, DeadlineError
+from agentmem.config import InferenceConfig
+from agentmem.errors import AdmissionError, ConfigError, DeadlineError
+from agentmem.inference.device_memory import free_bytes
 from agentmem.inference.sequence import State
 from agentmem.types import FinishReason
 from tests.inference.tiny import ask, model_with_blocks, random_ids, tiny_model, tiny_module
@@ -114,3 +117,23 @@ def test_blocks_that_were_promised_are_not_given_to_another():
     assert second.sequence.state is State.RUNNING
     model._engine.cancel(second.sequence)
     assert model.kv_usage().in_use == 0
+
+
+def test_a_share_of_the_device_is_a_pool_of_that_size(monkeypatch):
+    monkeypatch.setattr("agentmem.inference.device_memory.free_bytes", lambda _: 1 << 20)
+
+    whole, half = (tiny_model(module=MODULE, kv_bytes=share).kv_usage() for share in (1.0, 0.5))
+
+    assert whole.max_kv_bytes <= 1 << 20
+    assert half.max_kv_bytes <= 1 << 19
+    assert whole.total // 2 - half.total in (0, 1)
+
+
+def test_the_machine_has_memory_left():
+    assert 1 << 20 < free_bytes(torch.device("cpu")) < 1 << 50
+
+
+@pytest.mark.parametrize("kv_bytes", [0, -1, 0.0, 1.5, float("nan"), "1GB", True])
+def test_a_pool_of_no_size_is_refused(kv_bytes):
+    with pytest.raises(ConfigError, match="kv_bytes must be"):
+        InferenceConfig(kv_bytes=kv_bytes)

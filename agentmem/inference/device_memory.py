@@ -1,0 +1,47 @@
+"""How much memory a device has left for KV blocks."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+
+def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], object]) -> int:
+    """
+    Give the bytes that the KV pool may take.
+
+    Args:
+        kv_bytes: bytes; a float is a share of what the device has free now, less what a pass over
+            one chunk takes for a moment.
+        device: where the model is.
+        run_chunk: makes such a pass, to be measured where the device keeps account.
+    """
+    if isinstance(kv_bytes, int):
+        return kv_bytes
+    return int(kv_bytes * max(free_bytes(device) - _peak_bytes(device, run_chunk), 0))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Tell how many bytes of *device* nobody uses; on the CPU, what could be had without swap."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        [available] = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+        return int(available) * 1024
+    except (OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _peak_bytes(device: torch.device, run_chunk: Callable[[], object]) -> int:
+    """Measure what a pass takes beyond what stays; on the CPU nobody keeps that account."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    run_chunk()
+    peak = int(torch.cuda.max_memory_allocated(device)) - before
+    torch.cuda.empty_cache()
+    return peak
