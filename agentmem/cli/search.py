@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from agentmem.cli.options import Database, EmbedderName, Lexical, Namespace, SessionKey, User
 from agentmem.cli.tables import hit_table, plain, status_table
@@ -77,19 +76,10 @@ def index_rebuild(  # noqa: PLR0913, PLR0917 - one option each
 ) -> None:
     """Make an index anew from what was said, and embed what is not embedded yet."""
     retriever = _load(embedder, lexical=lexical)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with (
-        Memory.open(database, namespace=namespace, retriever=retriever) as memory,
-        Progress(*columns, console=out) as progress,
-    ):
-        tasks: dict[str, TaskID] = {}
+    from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - loads what draws progress bars
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        status = memory.rebuild_index(user=user, key=session, on_progress=show)
+    with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
+        status = rebuild(out, memory, user, session)
     out.print(status_table(status))
 
 
