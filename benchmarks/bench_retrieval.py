@@ -188,7 +188,7 @@ def _means(shares: Iterable[float]) -> dict[str, float]:
     listed = list(shares)
     return {
         "recall": round(statistics.mean(listed), 4),
-        "recall_all": round(statistics.mean(share == 1 for share in listed), 4),
+        "recall_all": round(sum(share == 1 for share in listed) / len(listed), 4),
     }
 
 

@@ -89,7 +89,7 @@ def _talk(entry: dict[str, Any], name: str, *, named: bool) -> Talk:
         name=str(entry.get("sample_id", name)),
         speakers=(talk["speaker_a"], talk["speaker_b"]),
         messages=tuple(messages),
-        questions=tuple(_questions(entry["qa"], positions)),
+        questions=tuple(_questions(entry.get("qa", ()), positions)),
     )
 
 
@@ -99,9 +99,13 @@ def _turns(talk: dict[str, Any]) -> list[tuple[dict[str, Any], datetime]]:
         key=lambda key: int(key.split("_")[1]),
     )
     turns = []
+    begun = datetime(2023, 1, 1, 12, tzinfo=UTC)
     for day in days:
-        begun = _time(talk[f"{day}_date_time"])
-        for number, turn in enumerate(talk[day]):
+        # A day without a date is taken for the next one.
+        named = talk.get(f"{day}_date_time")
+        begun = _time(named) if named else begun + timedelta(days=1)
+        said = [turn for turn in talk[day] if turn.get("text") or turn.get("blip_caption")]
+        for number, turn in enumerate(said):
             turns.append((turn, begun + timedelta(seconds=30 * number)))
     return turns
 
@@ -113,7 +117,7 @@ def _time(text: str) -> datetime:
 def _stored(
     turn: dict[str, Any], at: datetime, position: int, *, is_user: bool, named: bool
 ) -> StoredMessage:
-    parts: list[Part] = [TextPart(text=turn["text"])]
+    parts: list[Part] = [TextPart(text=turn["text"])] if turn.get("text") else []
     if caption := turn.get("blip_caption"):
         parts.append(ImagePart(url="file:image", alt=caption))
     message = Message(
