@@ -99,7 +99,6 @@ def test_vectors_of_what_was_something_else_are_not_taken(filed, open_filed, sav
     recall = open_filed()
 
     assert search(recall, "hotel")[0] == 11
-    assert recall.status(USER).num_embedded == 0
     assert recall.wait(10)
     assert recall.status(USER).num_embedded == 11
     scores = recall._library.get(USER).vectors.index.vectors() @ HashingEmbedder().embed_query(
