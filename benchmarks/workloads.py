@@ -1,11 +1,11 @@
 """Prompts to measure engines with: conversations as token ids, alike where they are to be."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentmem.inference import LocalModel
-from agentmem.types import Message, Role, TextPart
+from agentmem.types import Message, Role, TextPart, common_prefix
 
 NUM_SUBTASKS = 8
 PREFIX_TOKENS, SUFFIX_TOKENS, NEW_TOKENS = 2000, 60, 32
@@ -54,6 +54,21 @@ class Words:
             prefix + self.prompt(SUFFIX_TOKENS, nonce=f"Subtask {n}", first=400 + 40 * n)
             for n in range(NUM_SUBTASKS)
         ]
+
+
+def least_prefill(prompts: Sequence[tuple[int, ...]], known: list[tuple[int, ...]]) -> int:
+    """
+    Count the tokens that have to be computed for *prompts*, where nothing is computed twice.
+
+    Args:
+        prompts: in their order; of each, the last token has to be seen.
+        known: what has been computed before; the prompts are put to it.
+    """
+    total = 0
+    for prompt in prompts:
+        total += len(prompt) - max((common_prefix(one, prompt[:-1]) for one in known), default=0)
+        known.append(prompt)
+    return total
 
 
 def _texts(data: object) -> Iterator[str]:

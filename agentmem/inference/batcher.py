@@ -47,8 +47,6 @@ class Batcher:
         self._forks: dict[int, list[Sequence]] = {}
         self.refused: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
-        self.in_pass = False
-        """Whether the model computes; a failure there leaves nothing half done."""
 
     def add(self, sequence: Sequence) -> None:
         """Queue *sequence*, or let it wait for the prompt that it is a fork of."""
@@ -86,6 +84,12 @@ class Batcher:
         self._scheduler.remove(sequence)
         for child in self._forks.pop(id(sequence), ()):
             self._scheduler.add(child)
+
+    def is_whole(self) -> bool:
+        """Tell, after an interrupt, whether it came in a pass, which then left nothing behind."""
+        return self._runner.in_pass and all(
+            sequence.run is None or sequence.run.agrees() for sequence in self._scheduler.running
+        )
 
     def reset(self) -> None:
         """Make the accounts anew: nothing is cached, and all that run start over."""
@@ -155,6 +159,7 @@ class Batcher:
         try:
             logits = self._compute(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is of one request alone
+            self._runner.in_pass = False
             if len(batch) == 1:
                 self._fail(batch[0][0], error)
             else:
@@ -165,9 +170,7 @@ class Batcher:
             self._after(sequence, count, row)
 
     def _compute(self, batch: Batch) -> Tensor:  # (sequences, vocab)
-        self.in_pass = True
         logits = self._runner.compute([one for one, _ in batch], [count for _, count in batch])
-        self.in_pass = False
         self.counts["passes"] += 1
         return logits
 

@@ -206,11 +206,9 @@ class Engine:
         except BaseException:
             # A pass that fails leaves nothing behind. Anywhere else the accounts may be half
             # written: they are made anew, and everybody starts over.
-            if not self._batcher.in_pass:
+            if not self._batcher.is_whole():
                 self._batcher.reset()
             raise
-        finally:
-            self._batcher.in_pass = False
 
     def _try_step(self) -> bool:
         """Take a step, unless somebody else is in one or there is nothing to do."""

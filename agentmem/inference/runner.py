@@ -24,6 +24,8 @@ class Runner:
     def __init__(self, model: CausalModel, tensors: KVTensors | None) -> None:
         self._model = model
         self._tensors = tensors
+        self.in_pass = False
+        """Whether the last thing that was begun is a pass of the model, and it has not ended."""
 
     def groups(self, sequences: Items[Sequence]) -> list[list[Sequence]]:
         """Split decoding *sequences* into those that go through the model together."""
@@ -46,13 +48,16 @@ class Runner:
 
         Returns the logits after the last token of each.  # (sequences, vocab)
         """
+        self.in_pass = False
         if self._tensors is None:
             [sequence] = sequences
             return self._compute_own(sequence)[None]
         run = self._run_of(sequences, counts)
         counted = dict(zip(map(id, sequences), counts, strict=True))
         order = [id(sequence) for sequence in run.sequences]
+        self.in_pass = True
         logits = run.forward([counted[one] for one in order])
+        self.in_pass = False
         index = [order.index(id(sequence)) for sequence in sequences]
         return logits[index] if index != list(range(len(index))) else logits
 

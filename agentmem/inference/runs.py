@@ -88,6 +88,14 @@ class Run:
             sequence.num_computed += count
         return logits
 
+    def agrees(self) -> bool:
+        """Tell whether the buffers hold as much of each row as it has computed."""
+        lengths = self._cache.window.lengths
+        return len(lengths) == len(self._rows) and all(
+            row.skipped + length == row.sequence.num_computed
+            for row, length in zip(self._rows, lengths, strict=True)
+        )
+
     def can_take(self, sequence: Sequence) -> bool:
         """Tell whether *sequence* fits beside the rows, without moving any of them."""
         skipped = self._best_part(sequence)[1]
