@@ -125,7 +125,8 @@ def test_the_real_model_gives_the_plain_tokens_cold_and_warm(real_model_fp32):
 
         assert cold == warm == plain
         assert first.usage.cached_tokens == 0
-        assert second.usage.cached_tokens == len(prompt) - 1
+        # A single token of a block is not worth copying the block for.
+        assert len(prompt) - 2 <= second.usage.cached_tokens < len(prompt)
         assert first.text == second.text == model.counter.decode(plain).removesuffix("<|im_end|>")
 
 
