@@ -97,18 +97,20 @@ class Assembler:
     def _fit(self, view: BranchView, draft: Draft) -> tuple[Draft, Room]:
         """Choose what is recalled and what stays; give the draft and the window's room."""
         slide = Slide.of(is_new=view.before is None, must=view.must_slide)
+        # What was said since the view was taken is for the next prompt to show.
+        found = tuple(h for h in view.hits if not h.is_local or h.stored.position <= view.head)
 
         def slid(hits: tuple[Hit, ...]) -> tuple[Draft, Room]:
             full = replace(draft, hits=hits) if hits else draft
             return slide_window(full, self._renderer, self._budget, self._policy, slide)
 
-        first = fit_hits(draft, view.hits, self._renderer, self._budget)
+        first = fit_hits(draft, found, self._renderer, self._budget)
         fitted, room = slid(first.hits)
-        if not view.hits or len(fitted.window) == len(draft.window):
+        if not found or len(fitted.window) == len(draft.window):
             return fitted, room
         # What slides out just now may be what is looked for.
         left = replace(draft, older=fitted.older, rounds=fitted.rounds).with_blocks_in_place()
-        again = fit_hits(left, view.hits, self._renderer, self._budget)
+        again = fit_hits(left, found, self._renderer, self._budget)
         if again.hits == first.hits:
             return fitted, room
         fitted, room = slid(again.hits)

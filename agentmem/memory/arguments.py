@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
 from agentmem.errors import ConfigError, InvalidInputError
-from agentmem.protocols import LanguageModel
+from agentmem.protocols import LanguageModel, Retriever
 from agentmem.types import Part, PinScope, Role, TextPart, ToolCall
 
 _DEFAULT = Budget()
@@ -106,3 +106,18 @@ def calls_of(tool_calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         if not isinstance(call, ToolCall):
             raise InvalidInputError(f"tool_calls takes ToolCall values, got {call!r:.80}")
     return tuple(tool_calls)
+
+
+def checked_retriever(retriever: Retriever | None) -> Retriever | None:
+    """
+    Return *retriever* if it is one.
+
+    Raises:
+        ConfigError: it is something else, such as the name of a model or a class.
+    """
+    is_one = not isinstance(retriever, type) and callable(getattr(retriever, "over", None))
+    if retriever is not None and not is_one:
+        raise ConfigError(
+            f"a retriever is an object such as HybridRetriever.load(), got {retriever!r:.80}"
+        )
+    return retriever

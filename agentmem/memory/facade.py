@@ -9,7 +9,7 @@ from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
-from agentmem.memory.arguments import checked_budget
+from agentmem.memory.arguments import checked_budget, checked_retriever
 from agentmem.memory.background import Background
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
@@ -88,6 +88,7 @@ class Memory:
         """
         Scope(namespace=namespace)
         checked_budget(budget, model)
+        checked_retriever(retriever)
         return cls(
             Store.open(url),
             model=model,

@@ -71,7 +71,7 @@ def recall_for(
     if not text.strip():
         return ()
     limit = len(loaded) + budget.retrieved_tokens // _TOKENS_PER_HIT
-    return search(runtime, view.branch_id, text, limit=limit, everywhere=everywhere)
+    return _find(runtime, view.branch_id, text, limit=limit, everywhere=everywhere, head=view.head)
 
 
 def search(
@@ -84,8 +84,25 @@ def search(
         ConfigError: there is no retriever.
         SessionNotFoundError: no such branch of this scope.
     """
+    return _find(runtime, branch_id, text, limit=limit, everywhere=everywhere, head=None)
+
+
+def _find(  # noqa: PLR0913 - a search, and the moment that it is for
+    runtime: Runtime,
+    branch_id: BranchId,
+    text: str,
+    *,
+    limit: int,
+    everywhere: bool,
+    head: int | None,
+) -> tuple[Hit, ...]:
+    """Search as of the moment when *head* was the newest message, or now for None."""
     recall = runtime.need_recall()
     branch, visible = at_once(runtime.store, lambda view: _visible(view, runtime, branch_id))
+    if head is not None:
+        # Others may have said more since the view was taken, which is not to be recalled yet.
+        first, last = visible[branch.id]
+        visible[branch.id] = (first, min(last, head))
     domain = Domain(scope=runtime.scope, session_id=None if everywhere else branch.session_id)
     query = Query(
         text=_cut(text),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agentmem.config import Budget
 from agentmem.context import Policy
-from agentmem.errors import ConfigError
+from agentmem.errors import ConfigError, IndexFileError
 from agentmem.memory.arguments import checked_budget
 from agentmem.memory.background import Background
 from agentmem.protocols import LanguageModel, Recall, TokenCounter
@@ -76,9 +76,22 @@ class Runtime:
         Drop what is kept elsewhere of messages that were deleted.
 
         Of keys and values the model drops all that it has cached of this user's texts.
+
+        Raises:
+            IndexFileError: vectors of them are left in a file that cannot be removed.
         """
         self.store.messages.decoder.forget()
-        if self.recall is not None:
-            self.recall.forget(self.scope, message_ids)
         if self.model is not None:
             self.model.forget(cache_salt=self.cache_salt)
+        archive = self.store.archive(self.scope.namespace)
+        try:
+            if self.recall is not None:
+                self.recall.forget(self.scope, message_ids)
+            elif message_ids:
+                archive.drop_files()
+        except IndexFileError as error:
+            raise IndexFileError(
+                "what was to be deleted is deleted from the database and found no more, but "
+                f"vectors of it are left in a file: {error}; make the folder writable and remove "
+                f"{archive.folder}, which is made anew"
+            ) from error

@@ -14,6 +14,9 @@ from agentmem.protocols.policies import (
     Summarizer,
 )
 from agentmem.protocols.recall import (
+    INDEX_LOCK,
+    INDEX_PART,
+    INDEX_SUFFIX,
     Archive,
     Domain,
     Embedding,
@@ -28,6 +31,9 @@ from agentmem.protocols.recall import (
 )
 
 __all__ = [
+    "INDEX_LOCK",
+    "INDEX_PART",
+    "INDEX_SUFFIX",
     "Archive",
     "AutoPin",
     "Chunk",

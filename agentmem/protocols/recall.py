@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from agentmem.types import BranchId, MessageId, Scope, SessionId, StoredMessage
 
@@ -19,6 +19,16 @@ class Hit:
 
     ranks: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Its place, from 1 on, in each ranking that found it, such as ``lexical`` and ``dense``."""
+
+
+INDEX_SUFFIX: Final = ".vectors"
+"""How the names of index files end."""
+
+INDEX_PART: Final = ".part"
+"""How the names of unfinished ones end."""
+
+INDEX_LOCK: Final = ".lock"
+"""The file in an index folder that is locked by whoever saves or removes another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

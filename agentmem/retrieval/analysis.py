@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import Stemmer  # type: ignore[import-not-found]  # compiled, without stubs
 
-from agentmem.retrieval.stop_words import LATIN_LANGUAGES, STOP_PAIRS, STOP_WORDS
+from agentmem.retrieval.stop_words import LATIN_LANGUAGES, STOP_CHARACTERS, STOP_PAIRS, STOP_WORDS
 
 # Thai to Khmer, kana, Han, Hangul: no spaces between words, or particles that stick to them.
 _UNSPACED = (
@@ -102,6 +102,8 @@ class Analyzer:
         for run in runs:
             pairs = _pairs(run) if len(run) > 1 else [run]
             terms += [(pair,) for pair in pairs if pair not in STOP_PAIRS]
+            # A word of one character stands beside others in the text than in the question.
+            terms += [(one,) for one in _singles(run) if len(run) > 1]
         return terms
 
     def _stem_anew(self, word: str, latin: str) -> str:
@@ -160,6 +162,14 @@ def _cases(part: str) -> list[str]:
     """Cut ``getUserName`` where a capital begins a word, and ``v2`` before its number."""
     cases = _CASES.findall(part)
     return cases if len(cases) > 1 and "".join(cases) == part else [part]
+
+
+def _singles(run: str) -> Iterator[str]:
+    """Give the characters of a question that may be words: none of a pair that says little."""
+    for i, one in enumerate(run):
+        is_stop = one in STOP_CHARACTERS or {run[i - 1 : i + 1], run[i : i + 2]} & STOP_PAIRS
+        if "\u4e00" <= one <= "\u9fff" and not is_stop:
+            yield one
 
 
 def _pairs(run: str) -> list[str]:

@@ -102,6 +102,7 @@ class Catalog:
         self._alive = Column(np.bool_)
         self._rows: dict[int, int] = {}
         self._names = Names()
+        self._subtasks: set[int] = set()
 
     def __len__(self) -> int:
         """Count the rows, removed ones included."""
@@ -209,14 +210,20 @@ class Catalog:
         """Find the row of a message that is there."""
         return self._rows.get(message_id)
 
+    def note_subtask(self, branch_id: BranchId) -> None:
+        """Take note that only its own session may find what this branch has."""
+        self._subtasks.add(branch_id)
+
     def mask(self, query: Query) -> Bools:
         """
         Tell for each row whether *query* may find it.
 
-        In the session that asks only what *query* names as visible; in others every branch, or
-        the part of it that *query* names.
+        In the session that asks only what *query* names as visible; in others their main branch:
+        what a subtask did not hand back is nobody's business.
         """
         seen: Bools = self.alive & (self.session_ids != query.session_id)
+        if self._subtasks and query.domain.session_id is None:
+            seen &= ~np.isin(self.branch_ids, list(self._subtasks))
         for branch_id, (first, last) in query.visible.items():
             rows = np.flatnonzero(self.branch_ids == branch_id)
             positions = self.positions[rows]

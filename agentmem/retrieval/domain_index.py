@@ -108,6 +108,8 @@ class DomainIndex:
         total = sum(self._num_new(extent) for extent in extents.values())
         done = 0
         for extent in extents.values():
+            if extent.parent is not None:
+                self.catalog.note_subtask(extent.branch_id)
             for num in self._read(extent):
                 done += num
                 if on_progress is not None:

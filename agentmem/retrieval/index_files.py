@@ -20,14 +20,11 @@ from typing import IO, Final
 import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError
-from agentmem.protocols import Domain
+from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain
 from agentmem.retrieval.columns import Int64s
 from agentmem.retrieval.index_format import Header, SavedVectors, decode, decode_header, encode
 from agentmem.types import MessageId, Scope
 
-_SUFFIX: Final = ".vectors"
-_PART: Final = ".part"
-_LOCK: Final = ".lock"
 _PATIENCE_S: Final = 60.0
 _MAX_HEADER_BYTES: Final = 1 << 16
 
@@ -81,7 +78,7 @@ class IndexFiles:
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = (self._folder / _LOCK).open("ab")
+            lock = (self._folder / INDEX_LOCK).open("ab")
         except OSError as error:
             raise IndexFileError(f"cannot write to {self._folder}: {error}") from error
         with lock:
@@ -134,7 +131,7 @@ class IndexFiles:
         self._remove_unfinished()
         has_removed = False
         unwanted = np.fromiter(message_ids, np.int64, len(message_ids))
-        for path in sorted(self._folder.glob(f"{_digest(scope)}.*{_SUFFIX}")):
+        for path in sorted(self._folder.glob(f"{_digest(scope)}.*{INDEX_SUFFIX}")):
             if _has_any(path, unwanted):
                 _unlink(path)
                 has_removed = True
@@ -166,13 +163,13 @@ class IndexFiles:
 
     def _remove_unfinished(self) -> None:
         """Remove what processes that were killed have left: nobody else writes in this turn."""
-        for path in self._folder.glob(f"*{_PART}"):
+        for path in self._folder.glob(f"*{INDEX_PART}"):
             _unlink(path)
 
     def _path(self, domain: Domain) -> Path:
         place = "user" if domain.session_id is None else f"session-{domain.session_id}"
         embedder = hashlib.sha256(self._fingerprint.encode()).hexdigest()[:16]
-        return self._folder / f"{_digest(domain.scope)}.{place}.{embedder}{_SUFFIX}"
+        return self._folder / f"{_digest(domain.scope)}.{place}.{embedder}{INDEX_SUFFIX}"
 
     def _identity(self, domain: Domain) -> dict[str, str | int | None]:
         return {
@@ -230,7 +227,7 @@ def _wait_for(lock: IO[bytes]) -> None:
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """Give a file that takes the name *path* when the block ends, or goes if it fails."""
-    handle, name = tempfile.mkstemp(suffix=_PART, prefix=f"{path.stem}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(suffix=INDEX_PART, prefix=f"{path.stem}.", dir=path.parent)
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:

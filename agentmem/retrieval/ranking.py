@@ -91,7 +91,8 @@ def rank(
         places["dense"] = np.where(np.isfinite(dense[rows]), place, 0)
         weight = fusion.dense_weight(query.text) * _cheapness(catalog.sizes[rows])
         scores += weight / (_K + place)
-        is_candidate |= is_embedded & (by_meaning > 0)
+        # Not below the mean; a single one is the mean.
+        is_candidate |= is_embedded & (by_meaning >= 0)
     best = _best(scores, np.flatnonzero(is_candidate), max(query.limit, 0))
     return Ranking(
         rows=rows[best],

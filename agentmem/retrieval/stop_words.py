@@ -86,6 +86,11 @@ _PAIRS = """
 STOP_PAIRS = frozenset(_PAIRS.split())
 """The same for pairs of characters, in questions alone: Chinese and Japanese."""
 
+STOP_CHARACTERS = frozenset(
+    "的了是我你您他她它们在有和与就不人都一个上下也很到说要去会着没看好这那吗呢吧啊呀么什哪几多少怎谁为何被把让给对从"
+)
+"""And of single ones that are words: Chinese."""
+
 STOP_WORDS = {language: frozenset(words.split()) for language, words in _LISTS.items()}
 
 LATIN_LANGUAGES = ("english", "german", "french", "spanish", "italian", "portuguese", "dutch")

@@ -1,13 +1,14 @@
 """What a retriever reads of the store, and the vectors that it keeps there."""
 
+import fcntl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, exists, select
 
-from agentmem.errors import InvalidInputError
-from agentmem.protocols import Domain, Embedding, Extent
+from agentmem.errors import IndexFileError, InvalidInputError
+from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain, Embedding, Extent
 from agentmem.store.codec import decode
 from agentmem.store.engine import Database
 from agentmem.store.pg_vectors import PgVectors
@@ -110,6 +111,28 @@ class StoreArchive:
         if self._database.engine.dialect.name != "sqlite" or self._database.is_memory or not path:
             return None
         return Path(f"{path}-index")
+
+    def drop_files(self) -> None:
+        """
+        Remove all index files, which may hold vectors of what was deleted.
+
+        For whoever deletes without a retriever; one that is at work sees to its own. They are
+        made anew from what is stored, in the turns that those who save them take too.
+
+        Raises:
+            IndexFileError: one cannot be removed.
+        """
+        folder = self.folder
+        if folder is None or not folder.is_dir():
+            return
+        try:
+            with (folder / INDEX_LOCK).open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                for suffix in (INDEX_SUFFIX, INDEX_PART):
+                    for path in folder.glob(f"*{suffix}"):
+                        path.unlink(missing_ok=True)
+        except OSError as error:
+            raise IndexFileError(f"cannot remove index files in {folder}: {error}") from error
 
     def extents(self, domain: Domain) -> tuple[Extent, ...]:
         """List the branches of *domain*, by their ids, as they are now; nothing if it is gone."""

@@ -112,3 +112,11 @@ def test_one_character_is_found(talk):
 def test_names_in_chinese_push_who_is_named(talk):
     asked = found(talk, "小雨的车")
     assert talk[0].speakers[asked[0] - 1] == talk[0].speaker_numbers["小雨"]
+
+
+def test_a_word_of_one_character_is_found_beside_others():
+    """No pair of the question is in the text."""
+    said = ["我的猫叫咪咪，今年三岁。", *["好的，记住了。", "今天天气很好。"] * 10]
+    _, lexical = indexed([entry(position, text) for position, text in enumerate(said, 1)])
+
+    assert int(lexical.scores("猫几岁了？").argmax()) == 0
