@@ -18,7 +18,7 @@ _AnySession = Annotated[
 ]
 
 
-def search(  # noqa: PLR0913 - one option each
+def search(  # noqa: PLR0913 - Typer makes an option of each parameter
     session: SessionKey,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     database: Database = "sqlite:///agentmem.db",
@@ -51,13 +51,14 @@ def search(  # noqa: PLR0913 - one option each
 
 
 @index.command("status")
-def index_status(  # noqa: PLR0913, PLR0917 - one option each
+def index_status(  # noqa: PLR0913 - Typer makes an option of each parameter
     session: _AnySession = None,
+    *,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     embedder: EmbedderName = None,
-    lexical: Lexical = False,  # noqa: FBT002 - a flag
+    lexical: Lexical = False,
 ) -> None:
     """Show how far a session, or all sessions of a user, can be searched."""
     retriever = _load(embedder, lexical=lexical)
@@ -66,25 +67,28 @@ def index_status(  # noqa: PLR0913, PLR0917 - one option each
 
 
 @index.command("rebuild")
-def index_rebuild(  # noqa: PLR0913, PLR0917 - one option each
+def index_rebuild(  # noqa: PLR0913 - Typer makes an option of each parameter
     session: _AnySession = None,
+    *,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     embedder: EmbedderName = None,
-    lexical: Lexical = False,  # noqa: FBT002 - a flag
+    lexical: Lexical = False,
 ) -> None:
     """Make an index anew from what was said, and embed what is not embedded yet."""
-    retriever = _load(embedder, lexical=lexical)
-    from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - loads what draws progress bars
+    # Its progress bar would slow the start of every other command: see test_import_is_light.
+    from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - see above
 
+    retriever = _load(embedder, lexical=lexical)
     with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
         status = rebuild(out, memory, user, session)
     out.print(status_table(status))
 
 
 def _load(embedder: str | None, *, lexical: bool) -> Retriever:
-    from agentmem.retrieval import HybridRetriever  # noqa: PLC0415 - loads numpy, maybe torch
+    # It needs the extra `retrieval`, which other commands do without.
+    from agentmem.retrieval import HybridRetriever  # noqa: PLC0415 - see above
 
     if lexical:
         return HybridRetriever()

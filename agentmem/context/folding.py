@@ -127,12 +127,14 @@ class Folder:
 
 def author_of(summarizer: Summarizer) -> str:
     """Name who writes with *summarizer*, be it only by its class; a log needs some name."""
+    name = type(summarizer).__name__
     try:
         author = summarizer.author
-    except Exception:  # noqa: BLE001 - the user's own code may raise anything
-        author = ""
+    # A property of the user's own may raise anything. It costs no summary, but the log says so.
+    except Exception as error:  # noqa: BLE001 - see above
+        return f"{name}, whose author raised {type(error).__name__}"
     named = isinstance(author, str) and author.strip()
-    return repair_text(author) if named else type(summarizer).__name__
+    return repair_text(author) if named else name
 
 
 def _contiguous_end(summaries: Sequence[Summary]) -> list[Summary]:
