@@ -7,8 +7,7 @@ types are in ``__init__.pyi``. The local model is in `agentmem.inference`, stand
 `agentmem.testing`.
 """
 
-import importlib
-from typing import Any
+from agentmem.lazy_names import lazy_names
 
 _HOMES = {
     "agentmem.config": (
@@ -154,14 +153,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _HOME_OF)

@@ -4,7 +4,7 @@ The local model: tokenizer and chat template, KV block pool, prefix cache, engin
 Importing this loads torch and transformers.
 """
 
-from agentmem.inference import _cpu_threads  # noqa: F401 - before torch is loaded
+from agentmem.machine import cpu_threads  # noqa: F401, I001 - before torch is loaded
 from agentmem.inference.kv_usage import KVUsage
 from agentmem.inference.models import LocalModel
 from agentmem.inference.tokenizer import ChatTokenizer

@@ -10,7 +10,7 @@ from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from agentmem.errors import ModelLoadError
-from agentmem.inference.quiet import quiet_libraries
+from agentmem.machine.quiet import quiet_libraries
 
 OnProgress = Callable[[str, float], None]
 """Told what is being done and how much of the whole load is behind, from 0 to 1."""

@@ -1,4 +1,4 @@
-"""From a folder to a model in memory: device, dtype, weights."""
+"""From a folder to a model in memory: dtype and weights."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentmem.errors import ConfigError, ModelLoadError
-from agentmem.inference.quiet import quiet_libraries
+from agentmem.errors import ModelLoadError
+from agentmem.machine.quiet import quiet_libraries
 
 
 def load_module(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -34,27 +34,6 @@ def load_module(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple
             f"the weights in {folder} lack {len(missing)} tensors, such as {missing[0]}"
         )
     return module, tokenizer
-
-
-def choose_device(name: str) -> torch.device:
-    """
-    Give the device that *name* means here.
-
-    Raises:
-        ConfigError: there is no such device.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"there is no device {name!r}: use auto, cpu, cuda or cuda:1") from error
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(
-            f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; "
-            "use auto or cpu"
-        )
-    return device
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:

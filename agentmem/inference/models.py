@@ -19,11 +19,12 @@ from agentmem.inference.engine import Engine
 from agentmem.inference.generation import Output, check_ids, run
 from agentmem.inference.gguf_model import OnProgress
 from agentmem.inference.kv_usage import KVUsage
-from agentmem.inference.loading import choose_device, choose_dtype, load_module
+from agentmem.inference.loading import choose_dtype, load_module
 from agentmem.inference.pending import Pending
-from agentmem.inference.quiet import quiet_libraries
 from agentmem.inference.sequence import Sequence
 from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.machine.device import choose_device
+from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import Generation
 
@@ -95,7 +96,6 @@ class LocalModel:
         folder = weights.find_model(str(name_or_path), report)
         report("loading", 0.5)
         module, tokenizer = load_module(folder, device, choose_dtype(config.dtype, device))
-        fingerprint = weights.fingerprint(folder)
         report("warming up", 0.9)
         with quiet_libraries():
             model = cls(
@@ -103,7 +103,7 @@ class LocalModel:
                 tokenizer,
                 name=str(name_or_path),
                 config=config,
-                fingerprint=fingerprint,
+                fingerprint=weights.fingerprint(folder),
             )
         report("ready", 1.0)
         return model

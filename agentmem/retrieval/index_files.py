@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import IO, Final
 import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError
+from agentmem.machine.replacing import replacing
 from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain
 from agentmem.retrieval.columns import Int64s
 from agentmem.retrieval.index_format import Header, SavedVectors, decode, decode_header, encode
@@ -101,7 +101,7 @@ class IndexFiles:
         header = self._identity(domain) | {"generation": generation}
         try:
             self._remove_unfinished()
-            with _replacing(path) as file:
+            with replacing(path, prefix=f"{path.stem}.", suffix=INDEX_PART) as file:
                 for piece in encode(header, saved):
                     file.write(piece)
             _sync(self._folder)
@@ -222,22 +222,6 @@ def _wait_for(lock: IO[bytes]) -> None:
             raise IndexFileError(f"cannot lock {lock.name}: {error}") from error
         else:
             return
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file that takes the name *path* when the block ends, or goes if it fails."""
-    handle, name = tempfile.mkstemp(suffix=INDEX_PART, prefix=f"{path.stem}.", dir=path.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _unlink(path: Path) -> None:

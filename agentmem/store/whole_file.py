@@ -2,13 +2,13 @@
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
 from agentmem.errors import InvalidInputError
+from agentmem.machine.replacing import replacing
 
 _MAX_PREFIX: Final = 40
 """A name may be as long as the file system takes; that of the unfinished file has more to it."""
@@ -27,17 +27,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         OSError: the file cannot be written.
     """
     target = _target_of(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:_MAX_PREFIX]}.", dir=target.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(target, prefix=f".{target.name[:_MAX_PREFIX]}.") as file:
+        yield file
 
 
 def _target_of(path: Path) -> Path:

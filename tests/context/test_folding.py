@@ -193,3 +193,17 @@ def test_what_a_summary_covers_already_needs_no_other():
     assert folder.fold(BranchId(1), [old], messages[1:2]) == (old,)
     (made,) = folder.fold(BranchId(1), [old], [messages[1], *messages[6:]])
     assert (made.first, made.last, made.level) == (1, 12, 1)
+
+
+def test_a_summarizer_that_cannot_name_itself_is_named_with_the_reason():
+    class Nameless(Fixed):
+        @property
+        def author(self):
+            raise RuntimeError("no name")
+
+    folding = Folder(Nameless("short"), count, 90)
+
+    (made,) = folding.fold(BranchId(1), (), messages(30, 30))
+
+    assert made.text == "short"
+    assert made.author == "Nameless, whose author raised RuntimeError"

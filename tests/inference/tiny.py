@@ -6,8 +6,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from agentmem.config import InferenceConfig, Sampling
 from agentmem.inference import LocalModel
-from agentmem.inference.quiet import quiet_libraries
 from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import GenerationRequest
 from agentmem.types import Message, Role, TextPart
 

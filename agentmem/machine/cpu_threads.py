@@ -1,5 +1,5 @@
 """
-How the CPU threads of one model wait for each other. To be imported before torch.
+How the CPU threads of a model wait for each other. To be imported before torch.
 
 By default a thread that has nothing to do spins until the others are ready. Where two processes
 share the cores, each spins away the time that the other needs: a token that takes 0.05 s then

@@ -1,0 +1,31 @@
+"""Whether the hub that models come from can be reached."""
+
+import threading
+import urllib.error
+import urllib.request
+from typing import Final
+
+from huggingface_hub import constants
+
+_HUB_TIMEOUT_S: Final = 1.5
+
+
+def hub_answers() -> bool:
+    """Ask the hub for its front page; a name server that hangs is not waited for."""
+    answers: list[bool] = []
+
+    def ask() -> None:
+        request = urllib.request.Request(constants.ENDPOINT, method="HEAD")  # noqa: S310 - the hub's own setting
+        try:
+            urllib.request.urlopen(request, timeout=_HUB_TIMEOUT_S).close()  # noqa: S310 - as above
+        except urllib.error.HTTPError:
+            answers.append(True)
+        except (OSError, ValueError):
+            pass
+        else:
+            answers.append(True)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_HUB_TIMEOUT_S)
+    return bool(answers)
