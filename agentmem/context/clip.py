@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+MAX_CHARS_PER_TOKEN = 64
+"""More characters than this for each token of a room are taken not to fit without counting."""
+
 _HEAD_SHARE = 0.6
 """Of what is kept: a beginning says what a text is, an end often what came of it."""
 

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cache
 
 from agentmem.config import Budget
-from agentmem.context.clip import most_kept
+from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
 from agentmem.context.draft import Draft
 from agentmem.context.packing import pack
 from agentmem.context.pieces import STUB_LINE, Shown, show_clipped, show_stub
@@ -25,9 +25,6 @@ from agentmem.types import Form, Role, StoredMessage, freeze
 
 Room = Callable[[], int]
 """Counts the tokens that a window had, for who has something to say of it."""
-
-_MAX_CHARS_PER_TOKEN = 64
-"""No more characters than this for each token of the prompt are tried when a text is clipped."""
 
 
 def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
@@ -69,7 +66,7 @@ def _clip_one(bare: Draft, index: int, renderer: Renderer, budget: Budget) -> Dr
         core[index] = show_clipped(stored, kept)
         return replace(bare, core=tuple(core))
 
-    size = min(len(stored.message.text) - 1, _MAX_CHARS_PER_TOKEN * budget.prompt)
+    size = min(len(stored.message.text) - 1, MAX_CHARS_PER_TOKEN * budget.prompt)
     if size < 0:
         return bare
     kept = most_kept(size, lambda kept: renderer.size(clipped(kept)) <= budget.prompt)

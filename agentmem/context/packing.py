@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from agentmem.context.clip import MAX_CHARS_PER_TOKEN
 from agentmem.context.recall import (
     HEADING,
     PAUSE,
@@ -25,9 +26,6 @@ from agentmem.types import BranchId
 
 _LEAST: Final = 2
 """Tokens that no line takes less than: one for who speaks, and one that is said."""
-
-_LONGEST: Final = 64
-"""Characters of a token at most, to pass over what can never fit without counting it."""
 
 
 def pack(hits: Iterable[Hit], room: int, renderer: Renderer) -> tuple[Hit, ...]:
@@ -60,7 +58,7 @@ class _Page:
 
     def add(self, hit: Hit) -> None:
         """Take up *hit* if there is room for its line, and for the header it may need."""
-        if len(hit.stored.message.text) > self.room * _LONGEST:
+        if len(hit.stored.message.text) > self.room * MAX_CHARS_PER_TOKEN:
             return
         cost = self._count(line_of(hit))
         if cost <= self.room:

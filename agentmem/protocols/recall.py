@@ -137,8 +137,8 @@ class Query:
     Args:
         text: the question.
         domain: the session, or the user with all sessions.
-        visible: first and last position that may be found, by branch; a branch of another
-            session than *session_id* needs no entry.
+        visible: first and last position that may be found, by branch of *session_id*; of other
+            sessions only the main branch may be, and needs no entry.
         session_id: the session that is asking.
         limit: how many hits are wanted at most.
     """
