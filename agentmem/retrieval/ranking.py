@@ -80,7 +80,7 @@ def rank(
     pushes = _pushes(query.text, catalog, fusion.cues)[rows]
     by_words = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
-    place = _places(by_words + pushes)
+    place = _places(by_words + pushes, is_silent=~is_candidate)
     places = {"lexical": np.where(is_candidate, place, 0)}
     scores = 1 / (_K + place)
     if dense is not None:
@@ -156,10 +156,18 @@ def _standard(scores: Float64s) -> Float64s:
     return standard
 
 
-def _places(scores: Float64s) -> Int64s:
-    """Give the place of each score from the highest down, from 1 on; of equals the later first."""
+def _places(scores: Float64s, is_silent: Bools | None = None) -> Int64s:
+    """
+    Give the place of each score from the highest down, from 1 on; of equals the later first.
+
+    Rows that are silent, of which a list has nothing to say, share the last place of their score:
+    else a list without a word would put whatever was said last at its head.
+    """
     places = np.empty(len(scores), np.int64)
     places[_best_first(scores)] = np.arange(1, len(scores) + 1)
+    if is_silent is not None:
+        last = len(scores) - np.searchsorted(np.sort(scores), scores[is_silent], side="left")
+        places[is_silent] = last
     return places
 
 

@@ -70,6 +70,18 @@ def test_of_two_that_mean_the_same_the_shorter_comes_first():
     assert found.rows.tolist() == [1, 0]
 
 
+def test_where_no_word_is_found_meaning_alone_decides():
+    """Else what was said last would stand first in a list that has nothing to say."""
+    found = ranked(texts(6), [0] * 6, [0.9, 0.5, 0.1, 0.1, 0.4, 0.8])
+    assert found.rows.tolist()[:3] == [0, 5, 1]
+
+
+def test_rows_without_a_word_of_the_question_stand_alike_behind_those_with_one():
+    found = ranked(texts(5), [0, 0, 0, 2, 1], [0.9, 0.8, 0.7, 0.0, 0.0])
+    assert found.rows.tolist()[0] == 3
+    assert found.rows.tolist().index(0) < found.rows.tolist().index(1)
+
+
 def test_only_what_may_be_seen_counts():
     asked = query(visible={BranchId(1): (2, 3)})
     found = ranked(texts(4), [9, 1, 2, 8], [0.9, 0.1, 0.2, 0.8], asked)
