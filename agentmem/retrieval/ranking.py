@@ -82,7 +82,8 @@ def rank(
     is_candidate: Bools = lexical[rows] > 0
     place = _places(by_words + pushes, is_silent=~is_candidate)
     places = {"lexical": np.where(is_candidate, place, 0)}
-    scores = 1 / (_K + place)
+    # Without a word in common the cues alone would make a list, as weighty as that of meaning.
+    scores = 1 / (_K + place) if is_candidate.any() else np.zeros(len(rows))
     if dense is not None:
         by_meaning = _standard(dense[rows].astype(np.float64))
         is_embedded = ~np.isnan(dense[rows])

@@ -76,6 +76,12 @@ def test_where_no_word_is_found_meaning_alone_decides():
     assert found.rows.tolist()[:3] == [0, 5, 1]
 
 
+def test_cues_make_no_list_of_their_own_where_no_word_is_found():
+    entries = said("My cat is old.", "I moved in 2021.", "It was on 3 May 2020.", "Well, well.")
+    found = ranked(entries, [0] * 4, [0.9, 0.1, 0.2, 0.3])
+    assert found.rows.tolist()[0] == 0
+
+
 def test_rows_without_a_word_of_the_question_stand_alike_behind_those_with_one():
     found = ranked(texts(5), [0, 0, 0, 2, 1], [0.9, 0.8, 0.7, 0.0, 0.0])
     assert found.rows.tolist()[0] == 3
