@@ -214,7 +214,8 @@ class HybridRecall:
     def _embed_query(self, text: str) -> Float32s | None:
         assert self._embedder is not None, "something is embedded without an embedder"
         try:
-            vector = as_unit(self._embedder.embed_query(text)[None], self._embedder.dimension)[0]
+            given = np.asarray(self._embedder.embed_query(text), np.float32)
+            vector = as_unit(given[None], self._embedder.dimension)[0]
         except Exception as error:  # noqa: BLE001 - a model may raise anything; words still find
             self._query_error = f"{type(error).__name__}: {error}"
             _log.warning("a question could not be embedded: %s", self._query_error)

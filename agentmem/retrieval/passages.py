@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from agentmem.errors import VectorError
 from agentmem.protocols import Embedding
 from agentmem.retrieval.catalog import entry_of
 from agentmem.retrieval.columns import Float32s
@@ -36,7 +37,12 @@ def embed_messages(
         if entry is None:
             result.append(Embedding(message_id=stored.id, first=0, last=0, vector=b""))
         else:
-            spans += [(stored.id, span) for span in spans_of(entry, embedder)]
+            pieces = [(stored.id, span) for span in spans_of(entry, embedder)]
+            if not pieces:
+                raise VectorError(
+                    f"the embedder cut a text of {len(entry.text)} characters into no piece at all"
+                )
+            spans += pieces
     for start in range(0, len(spans), _PORTION):
         between()
         portion = spans[start : start + _PORTION]
@@ -52,4 +58,6 @@ def embed_messages(
 
 def _embed(texts: Sequence[str], embedder: Embedder) -> Float32s:
     vectors = as_unit(embedder.embed_passages(texts), embedder.dimension)
+    if len(vectors) != len(texts):
+        raise VectorError(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
     return vectors.astype(np.dtype("<f4"), copy=False)

@@ -93,6 +93,20 @@ def test_an_error_of_the_embedder_leaves_the_words(archive, open_recall):
     assert recall.status(USER).lexical_because is None
 
 
+class GivesLists(HashingEmbedder):
+    def embed_query(self, text):
+        return super().embed_query(text).tolist()
+
+
+def test_the_vector_of_a_question_may_be_a_list(archive, open_recall):
+    main = archive.branch()
+    archive.append(main, "the hotel in Lisbon", "the museum")
+    recall = open_recall(GivesLists())
+    assert recall.wait(10)
+
+    assert "dense" in recall.search(ask("hotel", visible={main: (1, 9)}))[0].ranks
+
+
 def test_status_tells_how_far_it_is(archive, open_recall):
     main = archive.branch()
     archive.append(main, "one hotel", "two hotels", call("c1"))

@@ -88,3 +88,28 @@ def test_an_archive_that_fails_is_tried_again(archive, open_worker, monkeypatch)
     assert "the disk is full" in worker.last_error
     assert worker.wait(10)
     assert embedded(archive) == ids
+
+
+class CutsToNothing(HashingEmbedder):
+    def split(self, text):  # noqa: ARG002 - the contract
+        return []
+
+
+class GivesTooFew(HashingEmbedder):
+    def embed_passages(self, texts):
+        return super().embed_passages(texts)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("embedder", "reason"),
+    [(CutsToNothing(), "into no piece"), (GivesTooFew(), "0 vectors for 1 texts")],
+)
+def test_what_an_embedder_does_wrong_is_told_in_words(archive, open_worker, embedder, reason):
+    archive.append(archive.branch(), "one")
+    worker = open_worker(embedder)
+
+    worker.wake()
+
+    assert not worker.wait(10)
+    assert reason in worker.last_error
+    assert archive.vectors == {}
