@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from agentmem.errors import AgentMemError
+from agentmem.errors import AgentMemError, ConfigError
 from agentmem.protocols import Archive, Domain
 from agentmem.retrieval.domain_index import DomainIndex
 from agentmem.retrieval.embedding import Embedder
@@ -34,10 +34,19 @@ class RecallSettings:
     Args:
         max_bytes: memory of all indexes together; the one in use may be larger.
         save_after: vectors that came or went before a file is written at all.
+
+    Raises:
+        ConfigError: one of them is no whole number from 1 up.
     """
 
     max_bytes: int = 512 << 20
     save_after: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "save_after"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name} must be a whole number from 1 up, got {value!r:.80}")
 
 
 class Library:

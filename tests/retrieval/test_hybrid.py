@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from agentmem.errors import RetrieverClosedError
+from agentmem.errors import ConfigError, RetrieverClosedError
 from agentmem.protocols import Recall, Retriever
-from agentmem.retrieval import HybridRetriever, domain_vectors
+from agentmem.retrieval import HybridRetriever, RecallSettings, domain_vectors
 from agentmem.testing import HashingEmbedder
 from tests.builders import call
 from tests.retrieval.archive import SCOPE, USER
@@ -91,6 +91,13 @@ def test_an_error_of_the_embedder_leaves_the_words(archive, open_recall):
     assert "cannot embed which hotel?" in recall.status(USER).lexical_because
     assert "dense" in recall.search(ask("the hotel", visible={main: (1, 9)}))[0].ranks
     assert recall.status(USER).lexical_because is None
+
+
+@pytest.mark.parametrize("name", ["max_bytes", "save_after"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "9", None])
+def test_impossible_settings_are_refused(name, value):
+    with pytest.raises(ConfigError, match=name):
+        RecallSettings(**{name: value})
 
 
 class GivesLists(HashingEmbedder):
