@@ -15,10 +15,19 @@ _DEFAULT_SAMPLING = Sampling()
 
 
 class Conversation(Writing):
-    """A branch that a model answers on. Only what it was given is kept here, to be discarded."""
+    """
+    A branch that a model answers on. Only what it was given is kept here, to be discarded.
 
-    def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
+    Args:
+        runtime: what all conversations of a user share.
+        branch_id: the branch.
+        depth: how many subtasks it is inside of. The deeper, the sooner what is cached of it
+            gives way: never what a parent needs before what its subtask has tried.
+    """
+
+    def __init__(self, runtime: Runtime, branch_id: BranchId, *, depth: int = 0) -> None:
         super().__init__(runtime, branch_id)
+        self._depth = depth
         self._first_prompt: Prompt | None = None
         # What the model was given, without what another entry only goes on from.
         self._served: list[tuple[int, ...]] = []
@@ -53,6 +62,7 @@ class Conversation(Writing):
             token_ids=prompt.token_ids,
             sampling=sampling,
             cache_salt=self._runtime.cache_salt,
+            keep=-self._depth,
         )
         return ReplyStream(prompt, model.stream(request), self._save_answer)
 

@@ -57,7 +57,7 @@ class _Forkable(Conversation):
             inherit=_inherit(inherit),
             at=legal_fork(tail, branch.head),
         )
-        return Subtask(self._runtime, info.id)
+        return Subtask(self._runtime, info.id, depth=self._depth + 1)
 
     async def asubtask(self, name: str, *, inherit: Inherit | str = Inherit.ALL) -> "Subtask":
         """Do what `subtask` does; the subtask is an ``async with`` block too."""
@@ -106,10 +106,14 @@ class Session(_Forkable):
         Raises:
             SessionNotFoundError: this session has no such subtask.
         """
-        found = {branch.id for branch in self.branches() if branch.parent is not None}
-        if branch_id not in found:
+        parents = {branch.id: branch.parent for branch in self.branches()}
+        depth = 0
+        above = parents.get(branch_id)
+        while above is not None:
+            depth, above = depth + 1, parents[above]
+        if depth == 0:
             raise SessionNotFoundError(f"session {self.key!r} has no subtask {branch_id}")
-        return Subtask(self._runtime, branch_id)
+        return Subtask(self._runtime, branch_id, depth=depth)
 
     def audit(self) -> tuple[Audit, ...]:
         """Check the log of each branch of this session, main first."""
@@ -121,13 +125,14 @@ class Subtask(_Forkable):
     A branch for one piece of work. Only what is promoted goes back to its parent.
 
     At the end of its ``with`` block the scratch leaves the context and its KV blocks are given
-    back; its rows stay in the store. If the block raises, nothing goes back.
+    back; its rows stay in the store. If the block raises, nothing goes back. Where KV blocks are
+    short before that, those of the scratch give way before those of its parent.
     """
 
     _default_scope = PinScope.BRANCH
 
-    def __init__(self, runtime: Runtime, branch_id: BranchId) -> None:
-        super().__init__(runtime, branch_id)
+    def __init__(self, runtime: Runtime, branch_id: BranchId, *, depth: int) -> None:
+        super().__init__(runtime, branch_id, depth=depth)
         self._promoted: list[Message] = []
 
     def promote(self, text: str, *, tool_call_id: str | None = None) -> None:
