@@ -1,5 +1,6 @@
 """What a caller may write loosely, read strictly."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -45,6 +46,24 @@ def bounded_sampling(sampling: Sampling, budget: Budget) -> Sampling:
             "the reply: lower max_tokens or raise Budget.reply"
         )
     return replace(sampling, max_tokens=sampling.max_tokens or budget.reply)
+
+
+def check_turn(priority: int, timeout_s: float | None) -> None:
+    """
+    Check how a request is to wait for its turn.
+
+    Raises:
+        InvalidInputError: *priority* is no whole number, or *timeout_s* no seconds over 0.
+    """
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise InvalidInputError(f"priority must be a whole number, got {priority!r:.80}")
+    if timeout_s is None:
+        return
+    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+    if not is_number or not 0 < timeout_s <= sys.float_info.max:
+        raise InvalidInputError(
+            f"timeout_s must be a number of seconds over 0, or None to wait, got {timeout_s!r:.80}"
+        )
 
 
 def role_of(role: Role | str) -> Role:

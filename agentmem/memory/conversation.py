@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from agentmem.config import Budget, Sampling
 from agentmem.memory.aio import AsyncReplyStream, finished
-from agentmem.memory.arguments import bounded_sampling
+from agentmem.memory.arguments import bounded_sampling, check_turn
+from agentmem.memory.recalling import wanted_recall
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
@@ -32,7 +33,7 @@ class Conversation(Writing):
         # What the model was given, without what another entry only goes on from.
         self._served: list[tuple[int, ...]] = []
 
-    def stream(
+    def stream(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
         text: str | None = None,
         *,
@@ -40,33 +41,48 @@ class Conversation(Writing):
         budget: Budget | None = None,
         query: str | None = None,
         hits: Sequence[Hit] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
     ) -> ReplyStream:
         """
         Say *text* and answer it piece by piece; without *text*, answer what stands last.
 
-        The message is stored before the prompt is assembled, and stays stored if that fails.
+        The message is stored before the prompt is assembled, and stays stored whatever comes then:
+        after an error that came before the first token, `stream` without *text* answers it.
+
+        Of the requests that wait for the model those with a higher *priority* begin first. An
+        answer that has no token *timeout_s* seconds after the model was given the prompt is an
+        error; one that has some ends with them, is stored, and has `FinishReason.ABORT`.
 
         Raises:
+            InvalidInputError: an argument is not what it can be; nothing was stored.
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
+            AdmissionError: prompt and answer can never fit the model or its memory.
+            QueueFullError: too many requests wait for the model already.
+            DeadlineError: there was no token in *timeout_s*; raised by the iterator.
         """
         model = self._runtime.need_model()
+        check_turn(priority, timeout_s)
+        wanted = wanted_recall(self._runtime, query, hits)
         budget = self._runtime.budget_for(budget)
         sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
         if text is not None:
             self.append(Role.USER, text)
-        prompt = self.assemble(query=query, budget=budget, hits=hits)
+        prompt = self._assemble_and_look_ahead(budget, wanted)
         self._first_prompt = self._first_prompt or prompt
         self._keep_served(prompt.token_ids)
         request = GenerationRequest(
             token_ids=prompt.token_ids,
             sampling=sampling,
             cache_salt=self._runtime.cache_salt,
+            priority=priority,
+            timeout_s=timeout_s,
             keep=-self._depth,
         )
         return ReplyStream(prompt, model.stream(request), self._save_answer)
 
-    def reply(
+    def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
         text: str | None = None,
         *,
@@ -74,20 +90,32 @@ class Conversation(Writing):
         budget: Budget | None = None,
         query: str | None = None,
         hits: Sequence[Hit] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
     ) -> Reply:
         """
-        Say *text*, wait for the whole answer and store it; see `stream`.
+        Say *text*, wait for the whole answer and store it; arguments are those of `stream`.
+
+        An answer that *timeout_s* cut short has `FinishReason.ABORT`.
 
         Raises:
-            ContextOverflowError: pins and current turn alone are over the budget.
-            ConfigError: there is no model, or it cannot give what is asked.
+            InvalidInputError, ContextOverflowError, ConfigError: as `stream` does.
+            AdmissionError, QueueFullError, DeadlineError: as `stream` does; *text* stays stored.
         """
-        stream = self.stream(text, sampling=sampling, budget=budget, query=query, hits=hits)
+        stream = self.stream(
+            text,
+            sampling=sampling,
+            budget=budget,
+            query=query,
+            hits=hits,
+            priority=priority,
+            timeout_s=timeout_s,
+        )
         for _ in stream:
             pass
         return stream.reply
 
-    async def astream(
+    async def astream(  # noqa: PLR0913 - as `stream`
         self,
         text: str | None = None,
         *,
@@ -95,14 +123,23 @@ class Conversation(Writing):
         budget: Budget | None = None,
         query: str | None = None,
         hits: Sequence[Hit] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
     ) -> AsyncReplyStream:
-        """Do what `stream` does, for ``async for``."""
+        """Do what `stream` does, for ``async for``; the errors are the same."""
         stream = await finished(
-            self.stream, text, sampling=sampling, budget=budget, query=query, hits=hits
+            self.stream,
+            text,
+            sampling=sampling,
+            budget=budget,
+            query=query,
+            hits=hits,
+            priority=priority,
+            timeout_s=timeout_s,
         )
         return AsyncReplyStream(stream)
 
-    async def areply(
+    async def areply(  # noqa: PLR0913 - as `reply`
         self,
         text: str | None = None,
         *,
@@ -110,10 +147,22 @@ class Conversation(Writing):
         budget: Budget | None = None,
         query: str | None = None,
         hits: Sequence[Hit] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
     ) -> Reply:
-        """Do what `reply` does, without blocking the event loop; cancelling ends the generation."""
+        """
+        Do what `reply` does, without blocking the event loop; the errors are the same.
+
+        Cancelling ends the generation; what was said until then is stored.
+        """
         async with await self.astream(
-            text, sampling=sampling, budget=budget, query=query, hits=hits
+            text,
+            sampling=sampling,
+            budget=budget,
+            query=query,
+            hits=hits,
+            priority=priority,
+            timeout_s=timeout_s,
         ) as stream:
             return await stream.finish()
 

@@ -26,7 +26,9 @@ class ReplyStream:
 
     After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
     ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; what
-    was said until then is stored, as everything is, and `reply` stays unset.
+    was said until then is stored, as everything is, and `reply` stays unset. An answer whose time
+    is over in the middle ends as a whole one does: it is stored and `reply` has it, with
+    `FinishReason.ABORT`. Where nothing was said nothing is stored.
     """
 
     def __init__(self, prompt: Prompt, chunks: Generator[Chunk], save: Save) -> None:

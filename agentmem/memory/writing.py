@@ -173,10 +173,7 @@ class Writing(History):
             InvalidInputError: *query* and *hits* are given.
         """
         wanted = wanted_recall(self._runtime, query, hits)
-        budget = self._runtime.budget_for(budget)
-        prompt = self._assemble(budget, wanted)
-        look_ahead(self._runtime, self._branch_id, budget, prompt)
-        return prompt
+        return self._assemble_and_look_ahead(self._runtime.budget_for(budget), wanted)
 
     def fold(self, *, budget: Budget | None = None) -> Prompt:
         """
@@ -198,6 +195,11 @@ class Writing(History):
         """Tell what the background does for this branch, and why its last fold failed, if so."""
         budget = self._runtime.budget_for(budget)
         return self._runtime.background.state(fold_key(self._runtime, self._branch_id, budget))
+
+    def _assemble_and_look_ahead(self, budget: Budget, wanted: Wanted) -> Prompt:
+        prompt = self._assemble(budget, wanted)
+        look_ahead(self._runtime, self._branch_id, budget, prompt)
+        return prompt
 
     def _assemble(self, budget: Budget, wanted: Wanted, *, must_slide: bool = False) -> Prompt:
         """Load, decide, log; and look again when the log has gone on meanwhile."""
