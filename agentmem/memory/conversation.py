@@ -80,7 +80,8 @@ class Conversation(Writing):
             timeout_s=timeout_s,
             keep=-self._depth,
         )
-        return ReplyStream(prompt, model.stream(request), self._save_answer)
+        chunks = model.stream(request)
+        return ReplyStream(prompt, chunks, self._save_answer, self._pin_what_is_to_stay)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
@@ -169,7 +170,7 @@ class Conversation(Writing):
     def _save_answer(self, message: Message) -> StoredMessage:
         if message.generated is not None:
             self._keep_served(self._served[-1] + message.generated.token_ids)
-        return self._append(message)
+        return self._add(message)
 
     def _keep_served(self, token_ids: tuple[int, ...]) -> None:
         if self._served and token_ids[: len(self._served[-1])] == self._served[-1]:

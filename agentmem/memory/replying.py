@@ -18,6 +18,7 @@ from agentmem.types import (
 )
 
 Save = Callable[[Message], StoredMessage]
+Saved = Callable[[StoredMessage], None]
 
 
 class ReplyStream:
@@ -29,12 +30,19 @@ class ReplyStream:
     was said until then is stored, as everything is, and `reply` stays unset. An answer whose time
     is over in the middle ends as a whole one does: it is stored and `reply` has it, with
     `FinishReason.ABORT`. Where nothing was said nothing is stored.
+
+    Args:
+        prompt: what is answered.
+        chunks: the answer as it comes.
+        save: stores it.
+        saved: told of it then. It may raise; the answer is stored, and not once more.
     """
 
-    def __init__(self, prompt: Prompt, chunks: Generator[Chunk], save: Save) -> None:
+    def __init__(self, prompt: Prompt, chunks: Generator[Chunk], save: Save, saved: Saved) -> None:
         self.prompt = prompt
         self._reply: Reply | None = None
         self._save = save
+        self._saved = saved
         self._pieces = self._run(chunks)
 
     @property
@@ -77,8 +85,8 @@ class ReplyStream:
         except BaseException:
             # Left early, interrupted, or failed: what the caller has read was said.
             chunks.close()
-            if self._reply is None:
-                self._store("".join(said))
+            if self._reply is None and (stored := self._store("".join(said))) is not None:
+                self._saved(stored)
             raise
 
     def _finish(self, result: Generation) -> None:
@@ -90,6 +98,8 @@ class ReplyStream:
             prompt=self.prompt,
             message=self._store(result.text, ids),
         )
+        if self._reply.message is not None:
+            self._saved(self._reply.message)
 
     def _store(self, text: str, ids: GeneratedIds | None = None) -> StoredMessage | None:
         """Keep an answer; a model may say nothing, or what no database can hold."""

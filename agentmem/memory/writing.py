@@ -24,7 +24,6 @@ from agentmem.protocols import Hit
 from agentmem.types import (
     BranchState,
     Message,
-    Origin,
     Part,
     Pin,
     PinScope,
@@ -124,16 +123,15 @@ class Writing(History):
             tool_call_id=tool_call_id,
             name=name,
         )
-        return self._append(message, client_key=client_key)
+        stored = self._add(message, client_key=client_key)
+        self._pin_what_is_to_stay(stored)
+        return stored
 
-    def _append(
-        self, message: Message, *, client_key: str | None = None, origin: Origin = Origin.SAID
-    ) -> StoredMessage:
+    def _add(self, message: Message, *, client_key: str | None = None) -> StoredMessage:
         added = self._store.messages.append(
-            self._scope, self._branch_id, [message], client_key=client_key, origin=origin
+            self._scope, self._branch_id, [message], client_key=client_key
         )
         self._runtime.tell_added()
-        self._pin_what_is_to_stay(added[-1])
         return added[-1]
 
     def _pin_what_is_to_stay(self, stored: StoredMessage) -> None:

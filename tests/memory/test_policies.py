@@ -7,8 +7,8 @@ from agentmem.context import Policy
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.memory import Memory
 from agentmem.protocols import Hit
-from agentmem.testing import WordCounter
-from agentmem.types import ToolCall
+from agentmem.testing import ScriptedModel, WordCounter
+from agentmem.types import Role, ToolCall
 from tests.builders import words
 
 BUDGET = Budget(context=420, reply=20)
@@ -98,6 +98,29 @@ def test_an_auto_pin_that_fails_is_told_and_the_message_is_stored(url, answer):
             session.append("user", "hi")
 
         assert session.messages()[0].message.text == "hi"
+
+
+class FailsOnAnswers:
+    def pin(self, stored, *, is_first):
+        if not is_first and stored.message.role is Role.ASSISTANT:
+            raise ValueError("x")
+
+
+def test_an_answer_on_which_the_auto_pin_fails_is_stored_once(url):
+    policy = Policy(auto_pin=FailsOnAnswers())
+    with Memory.open(url, model=ScriptedModel(["a b c", "d e"]), policy=policy) as memory:
+        session = memory.session("s")
+
+        stream = session.stream("hi")
+        with pytest.raises(ConfigError, match="message 2 is stored, but the policy's auto_pin"):
+            list(stream)
+        left = session.stream("and")
+        assert next(left) == "d"
+        with pytest.raises(ConfigError, match="message 4 is stored"):
+            left.close()
+
+        assert [stored.message.text for stored in session.messages()] == ["hi", "a b c", "and", "d"]
+        assert stream.reply.text == "a b c"
 
 
 def test_a_discardable_that_fails_is_told_with_the_message(url):
