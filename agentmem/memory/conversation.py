@@ -154,7 +154,8 @@ class Conversation(Writing):
         """
         Do what `reply` does, without blocking the event loop; the errors are the same.
 
-        Cancelling ends the generation; what was said until then is stored.
+        Cancelling ends the generation with the piece that is on its way, which for a reply that
+        waits in the queue is the first; what was said until then is stored.
         """
         async with await self.astream(
             text,
