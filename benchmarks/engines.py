@@ -24,6 +24,8 @@ class Measured:
     ttft_s: list[float]
     prefill_tokens: int
     answers: list[tuple[int, ...]] = field(default_factory=list)
+    """What was generated, but for the last token of each, which no pass has seen."""
+
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -55,7 +57,11 @@ def agentmem(model: LocalModel) -> Engine:
             wall_s=wall_s,
             ttft_s=[result.usage.ttft_s for result in results],
             prefill_tokens=after["prefill_tokens"] - before.get("prefill_tokens", 0),
-            answers=[result.token_ids for result in results],
+            # A result leaves out what is no text, such as the end of a turn.
+            answers=[
+                tuple(one._output.sequence.token_ids[len(prompt) :])  # noqa: SLF001 - so look
+                for one, prompt in zip(pending, prompts, strict=True)
+            ],
             extra={
                 "kv_waste": round(sorted(waste)[len(waste) // 2], 4),
                 "preemptions": after.get("preemptions", 0) - before.get("preemptions", 0),
@@ -84,7 +90,7 @@ def generate(module: Any) -> Engine:
             )
             measured.ttft_s.append(first.at - started)
             measured.prefill_tokens += len(prompt)
-            measured.answers.append(tuple(out[0, len(prompt) :].tolist()))
+            measured.answers.append(tuple(out[0, len(prompt) : -1].tolist()))
         measured.wall_s = time.perf_counter() - started
         return measured
 
@@ -134,7 +140,7 @@ def repeated(module: Any) -> Engine:
             wall_s=time.perf_counter() - started,
             ttft_s=[ttft_s] * len(prompts),
             prefill_tokens=shared + sum(map(len, rest)),
-            answers=[tuple(answer) for answer in answers],
+            answers=[tuple(answer[:-1]) for answer in answers],
         )
 
     return run
@@ -178,6 +184,9 @@ def llama_cpp(gguf: Path, *, context: int) -> Engine:
                     "temperature": 0,
                     "ignore_eos": True,
                     "cache_prompt": True,
+                    # The wheel gives ids only along with probabilities; these cost nothing.
+                    "n_probs": 1,
+                    "post_sampling_probs": True,
                     "stream": False,
                 }
             )
@@ -185,6 +194,8 @@ def llama_cpp(gguf: Path, *, context: int) -> Engine:
             measured.ttft_s.append(began - started + timings["prompt_ms"] / 1000)
             measured.prefill_tokens += timings["prompt_n"]
             assert timings["predicted_n"] == num_new, f"llama.cpp ended early: {timings}"
+            said = answer["choices"][0]["logprobs"]["content"]
+            measured.answers.append(tuple(token["id"] for token in said[: num_new - 1]))
         measured.wall_s = time.perf_counter() - started
         return measured
 
