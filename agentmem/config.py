@@ -187,6 +187,10 @@ class InferenceConfig:
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``; auto takes CUDA where there is one.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is bfloat16 where the
             device computes it fast and float32 elsewhere.
+        weights: ``auto`` lays them out on the CPU as its kernels want them, and changes no answer
+            by more than rounding; ``plain`` leaves them as they are. ``int8`` and ``int4`` let up
+            to 4 rows at a time read weights of fewer bits, which changes answers; prompts and
+            larger batches still take the whole weights, which stay in memory beside them. CPU only.
         block_size: token positions in one KV block.
         kv_bytes: memory for the KV pool; it is taken as it is needed, up to this. A float is a
             share of what the device has free when the model is loaded.
@@ -198,6 +202,7 @@ class InferenceConfig:
 
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "auto"
     block_size: int = 16
     kv_bytes: int | float = 1 << 30
     prefill_chunk: int = 1024
@@ -209,6 +214,10 @@ class InferenceConfig:
         _require(
             ok=self.dtype in {"auto", "float32", "bfloat16", "float16"},
             message=f"dtype must be auto, float32, bfloat16 or float16, got {self.dtype!r}",
+        )
+        _require(
+            ok=self.weights in {"auto", "plain", "int8", "int4"},
+            message=f"weights must be auto, plain, int8 or int4, got {self.weights!r}",
         )
         counts = ["block_size", "prefill_chunk", "max_num_batched_tokens"]
         counts += ["max_num_seqs", "max_waiting"]

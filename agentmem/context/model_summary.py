@@ -7,6 +7,7 @@ summary stands in, and the author of the summary says so; no error text ever bec
 
 import threading
 from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 from agentmem.config import Sampling
 from agentmem.context.extractive import ExtractiveSummarizer
@@ -77,13 +78,15 @@ class ModelSummarizer:
                 count=lambda sentence: counter.count(_request(sentence)[-1]),
             )
             messages = _request(text)
+        # A salt for once: whose words these are is unknown here, so nobody is to find them.
+        token_ids, salt = counter.render(messages).token_ids, uuid4().hex
         request = GenerationRequest(
-            token_ids=counter.render(messages).token_ids,
-            sampling=Sampling(max_tokens=max_tokens),
-            cache_salt="summaries",
+            token_ids=token_ids, sampling=Sampling(max_tokens=max_tokens), cache_salt=salt
         )
-        said = [chunk.text for chunk in self._model.stream(request)]
-        return "".join(said)
+        try:
+            return "".join(chunk.text for chunk in self._model.stream(request))
+        finally:
+            self._model.discard_prefix(token_ids, cache_salt=salt)
 
 
 def _request(text: str) -> list[Message]:

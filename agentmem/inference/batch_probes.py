@@ -4,7 +4,7 @@ Whether a model gives the same answers when rows go through it together.
 It is tried on a few tokens when the model is loaded: no list of architectures is ever complete.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -93,7 +93,7 @@ def _alone(model: Model, row: list[int], following: int) -> list[Tensor]:
 
 
 def _all_right(
-    found: Sequence[Tensor], right: Sequence[Tensor], wrong: Sequence[Tensor], *, dtype: torch.dtype
+    found: Iterable[Tensor], right: Iterable[Tensor], wrong: Iterable[Tensor], *, dtype: torch.dtype
 ) -> bool:
     """
     Compare as far as the arithmetic allows.

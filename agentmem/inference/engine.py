@@ -58,7 +58,7 @@ class Engine:
         weakref.finalize(self, self._closed.set)
         num_blocks = _num_blocks(model, config)
         self._pool = BlockPool(max(num_blocks, 1))
-        key = f"{fingerprint}:{model.dtype}"
+        key = f"{fingerprint}:{model.dtype}:{config.weights}"
         self._prefixes = PrefixCache(self._pool, block_size=config.block_size, model=key)
         self._tensors: KVTensors | None = None
         if model.layout is not None:

@@ -7,14 +7,24 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentmem.errors import ModelLoadError
+from agentmem.inference.prepared import prepare
 from agentmem.machine.quiet import quiet_libraries
 
 
-def load_module(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
+def load_module(
+    folder: Path, device: torch.device, dtype: torch.dtype, *, weights: str
+) -> tuple[Any, Any]:
     """
     Give model and tokenizer of a folder, the model on *device* and ready to run.
 
+    Args:
+        folder: where the files are.
+        device: where the model is to be.
+        dtype: what it is to compute in.
+        weights: in which form it is to hold them; see `InferenceConfig`.
+
     Raises:
+        ConfigError: the device cannot have such *weights*.
         ModelLoadError: the files are damaged, incomplete, or of an unknown architecture.
     """
     module_class: Any = AutoModelForCausalLM
@@ -33,6 +43,7 @@ def load_module(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple
         raise ModelLoadError(
             f"the weights in {folder} lack {len(missing)} tensors, such as {missing[0]}"
         )
+    prepare(module, weights=weights, device=device)
     return module, tokenizer
 
 

@@ -35,8 +35,7 @@ class LocalModel:
     """
     A chat model in this process, with its KV pool and prefix cache.
 
-    Threads may share it: whoever waits computes for all, so that requests go through the model
-    together.
+    Threads may share it: whoever waits computes for all, so requests go through it together.
 
     Args:
         module: a transformers model with a language modelling head, on its device.
@@ -95,7 +94,8 @@ class LocalModel:
         report("finding", 0.0)
         folder = weights.find_model(str(name_or_path), report)
         report("loading", 0.5)
-        module, tokenizer = load_module(folder, device, choose_dtype(config.dtype, device))
+        dtype = choose_dtype(config.dtype, device)
+        module, tokenizer = load_module(folder, device, dtype, weights=config.weights)
         report("warming up", 0.9)
         with quiet_libraries():
             model = cls(

@@ -195,13 +195,14 @@ class PrefixCache:
         """
         Free the blocks of *token_ids* behind the first *keep* tokens; tell how many it were.
 
-        A block stays if somebody uses it or if another cached block continues it.
+        So go those that continue *token_ids*: what a sequence computed last may never have been
+        handed out. A block stays if somebody uses it or if another cached text goes on from it.
         """
         first = -(-keep // self.block_size)
         chain = list(self._walk(token_ids, salt))
         num_discarded = 0
         for index in range(len(chain), first - 1, -1):
-            num_discarded += self._discard_parts(chain[:index], token_ids, salt)
+            num_discarded += self._discard_behind(chain[:index], token_ids, salt)
             if (
                 index == first
                 or chain[index - 1].num_children
@@ -212,20 +213,19 @@ class PrefixCache:
             num_discarded += 1
         return num_discarded
 
-    def _discard_parts(self, chain: Sequence[Entry], token_ids: Sequence[int], salt: str) -> int:
-        """Free what goes on behind *chain* as *token_ids* do, in blocks filled in part."""
+    def _discard_behind(self, chain: Sequence[Entry], token_ids: Sequence[int], salt: str) -> int:
+        """Free what goes on behind *chain* as *token_ids* do, and whatever goes on behind that."""
         siblings = chain[-1].children if chain else self._heads.get(self._root(salt), {})
         rest = tuple(token_ids[len(chain) * self.block_size :])
-        parts = [
-            entry
-            for entry in siblings.values()
-            if len(entry.tokens) < self.block_size
-            and entry.tokens[: len(rest)] == rest[: len(entry.tokens)]
-            and entry.block in self._idle
-        ]
-        for entry in parts:
-            self._remove(entry)
-        return len(parts)
+        found = [e for e in siblings.values() if e.tokens[: len(rest)] == rest[: len(e.tokens)]]
+        for entry in found:  # it grows on the way
+            found += entry.children.values()
+        num_discarded = 0
+        for entry in reversed(found):
+            if not entry.children and self._idle.discard(entry.block):
+                self._forget(entry)
+                num_discarded += 1
+        return num_discarded
 
     def forget(self, *, salt: str) -> list[BlockId]:
         """

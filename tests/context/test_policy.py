@@ -15,6 +15,18 @@ def count(text):
     return len(text.split())
 
 
+class Recording(ScriptedModel):
+    """Remembers also the requests that were discarded."""
+
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        self.asked = []
+
+    def stream(self, request):
+        self.asked.append(request)
+        return super().stream(request)
+
+
 PASSAGES = [
     Passage(position=1, role=Role.USER, text="We take Hotel Lisboa for 92 EUR. " + words(30)),
 ]
@@ -32,11 +44,11 @@ def test_a_model_writes_the_summary_and_is_its_author():
 
 
 def test_a_model_that_says_nothing_is_asked_twice_and_then_replaced():
-    model = ScriptedModel(["", ""])
+    model = Recording(["", ""])
 
     text, author = summarize(model)
 
-    assert len(model.requests) == 2
+    assert len(model.asked) == 2
     assert "92 EUR" in text
     assert author == "extractive, since scripted failed: it said nothing that is short enough"
 
@@ -55,13 +67,26 @@ def test_an_error_of_the_model_never_becomes_memory():
 
 
 def test_what_is_longer_than_the_models_window_is_cut_down_first():
-    model = ScriptedModel(["short"], context_window=120)
+    model = Recording(["short"], context_window=120)
     long = [Passage(position=n, role=Role.USER, text=words(50, f"w{n}")) for n in range(20)]
 
     text = ModelSummarizer(model).summarize(long, max_tokens=20, count=count)
 
     assert text == "short"
-    assert len(model.requests[0].token_ids) <= 100
+    assert len(model.asked[0].token_ids) <= 100
+
+
+def test_no_two_summaries_can_find_each_others_words_in_the_cache():
+    model = Recording(["one", "two"])
+    summarizer = ModelSummarizer(model)
+
+    for _ in range(2):
+        summarizer.summarize(PASSAGES, max_tokens=20, count=count)
+
+    first, second = model.asked
+    assert first.token_ids == second.token_ids
+    assert first.cache_salt != second.cache_salt
+    assert model.requests == [], "nothing is left behind"
 
 
 class Raising:

@@ -4,6 +4,22 @@ import pytest
 
 from tests.inference.tiny import greedy_ids, plain_ids, random_ids, tiny_model, tiny_module
 
+LENGTH = 40
+"""Tokens of the prompts here."""
+
+
+def longrope(switch):
+    """Settings of a model whose keys change when the text is longer than *switch*."""
+    parameters = {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "factor": 4.0,
+        "short_factor": [1.0] * 4,
+        "long_factor": [1.0, 2.0, 3.0, 4.0],
+        "original_max_position_embeddings": switch,
+    }
+    return {"rope_parameters": parameters, "original_max_position_embeddings": switch}
+
 
 @pytest.mark.parametrize(
     ("kind", "settings", "reason"),
@@ -13,13 +29,21 @@ from tests.inference.tiny import greedy_ids, plain_ids, random_ids, tiny_model, 
             {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
             "dynamic RoPE",
         ),
+        ("phi3", longrope(4 * LENGTH), "longrope RoPE"),
+        ("phi3", longrope(LENGTH // 2), "longrope RoPE"),
+        pytest.param(
+            *("phi3", longrope(LENGTH + 4), "longrope RoPE"),
+            marks=pytest.mark.xfail(
+                strict=True, reason="the answer goes on with the keys of a short text"
+            ),
+        ),
         ("mamba", {"state_size": 4}, "cannot be cut into blocks"),
     ],
 )
 def test_a_model_whose_state_cannot_be_reused_is_right_without_reuse(kind, settings, reason):
     module = tiny_module(kind, **settings)
     model = tiny_model(module=module)
-    prompt = random_ids(40)
+    prompt = random_ids(LENGTH)
 
     for turn in range(2):
         chosen, result = greedy_ids(model, prompt, 12)

@@ -145,6 +145,25 @@ def test_discard_drops_a_chain_behind_what_is_kept():
     assert pool.num_free == 6
 
 
+def test_discard_drops_what_was_computed_behind_the_tokens_and_never_told():
+    _, cache = make_cache()
+    publish(cache, A + B + C)
+    blocks = cache.match((*A, *B, 0)) + cache.allocate(1)
+    cache.insert_part((*A, *B, 9), blocks)
+    cache.release(blocks)
+
+    assert cache.discard((*A, 3), keep=2) == 3
+    assert len(found(cache, (*A, 0))) == 1
+
+
+def test_discard_leaves_what_goes_on_otherwise_behind_the_tokens():
+    _, cache = make_cache()
+    publish(cache, A + B)
+
+    assert cache.discard((*A, 9), keep=2) == 0
+    assert len(found(cache, (*A, *B, 0))) == 2
+
+
 def test_discard_leaves_what_another_chain_continues():
     _, cache = make_cache()
     publish(cache, A + B)
