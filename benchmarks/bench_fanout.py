@@ -75,7 +75,12 @@ def peers(model: LocalModel, names: list[str]) -> dict[str, Engine]:
 def warm_up(engines: dict[str, Engine], words: Words) -> None:
     """Let each engine answer once, off the record."""
     for engine in engines.values():
-        engine([words.prompt(100, nonce="warm-up")], 4)
+        engine([first_prompt(words)], 4)
+
+
+def first_prompt(words: Words) -> tuple[int, ...]:
+    """Give what engines have seen first: others begin as it does, with the template's words."""
+    return words.prompt(100, nonce="warm-up")
 
 
 def measure(
@@ -100,7 +105,7 @@ def tree(engine: Engine, words: Words) -> float:
         for n in range(3)
     ]
     levels = ([root], inner, leaves)
-    known: list[tuple[int, ...]] = []
+    known = [first_prompt(words)]
     least = sum(least_prefill(level, known) for level in levels)
     return sum(engine(level, 2).prefill_tokens for level in levels) / least
 
@@ -108,7 +113,7 @@ def tree(engine: Engine, words: Words) -> float:
 def session(engine: Engine, words: Words) -> float:
     """Give the prefilled tokens of 20 turns over the least possible."""
     prompt, computed, least = words.prompt(200, nonce="Session."), 0, 0
-    known: list[tuple[int, ...]] = []
+    known = [first_prompt(words)]
     for turn in range(20):
         done = engine([prompt], 8)
         computed += done.prefill_tokens
@@ -124,7 +129,7 @@ def report(
 ) -> None:
     """Print the table and the JSON line."""
     figures: dict[str, dict[str, Any]] = {}
-    least = least_prefill(words.fan_out("Run 0."), [])
+    least = least_prefill(words.fan_out("Run 0."), [first_prompt(words)])
     print(f"{'':>10} {'wall s':>8} {'TTFT s':>8} {'prefill':>8} {'least':>6} {'tok/s':>7}")
     for name, measured in runs.items():
         wall_s = statistics.median(one.wall_s for one in measured)
