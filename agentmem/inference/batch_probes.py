@@ -17,6 +17,7 @@ class Model(Protocol):
     """What is tried."""
 
     dtype: torch.dtype
+    attends: bool
 
     @property
     def vocab_size(self) -> int: ...
@@ -57,28 +58,40 @@ def can_batch(model: Model) -> bool:
     return _all_right(found, right, wrong, dtype=model.dtype)
 
 
-def can_share(model: Model) -> bool:
-    """Tell whether a prefix attended to apart gives what it gives in the row."""
+def can_attend(model: Model) -> bool:
+    """Tell whether our own attention gives what the model's gives; a prefix may be shared then."""
     if not model.knows_attention:
         return False
     prefix = [i % model.vocab_size for i in range(5, 5 + _SHARED)]
     rows = _rows(model)
     head = model.new_cache()
     model.forward([prefix], head)
-    tensors = [tensor[None, :, :_SHARED].clone() for tensor in head.row(0)]
-    cache = model.new_cache()
-    cache.window.lengths = [0, 0]
-    cache.share([([0, 1], tensors)])
+    shared = [tensor[None, :, :_SHARED].clone() for tensor in head.row(0)]
+    right = [logits for row in rows for logits in _alone(model, prefix + row, 3)]
+    # What comes of a prefix that is not attended to.
+    wrong = [logits for row in rows for logits in _alone(model, row, 3)]
+    model.attends = True
     try:
-        found = model.forward(rows, cache, [_SHARED, _SHARED])
+        together = _apart(model, rows, shared)
+        # In two passes, of which the second has something behind it.
+        alone = [logits for row in rows for logits in _alone(model, row, 3, behind=prefix)]
     except (TypeError, RuntimeError):
         # The model does not hand through what the attention is to know, or keeps something else
         # in its cache than what it attends to.
         return False
-    right = [model.forward([prefix + row], model.new_cache())[0] for row in rows]
-    # What comes of a prefix that is not attended to.
-    wrong = [model.forward([row], model.new_cache())[0] for row in rows]
-    return _all_right(found, right, wrong, dtype=model.dtype)
+    finally:
+        model.attends = False
+    return _all_right([*together, *alone], right * 2, wrong * 2, dtype=model.dtype)
+
+
+def _apart(model: Model, rows: list[list[int]], shared: list[Tensor]) -> list[Tensor]:
+    """Do what `_alone` does, for all rows at once and with a part that they share."""
+    cache = model.new_cache()
+    cache.window.lengths = [0] * len(rows)
+    cache.share([(range(len(rows)), shared)])
+    first = model.forward(rows, cache, [_SHARED] * len(rows))
+    second = model.forward([[3]] * len(rows), cache, [_SHARED + len(row) for row in rows])
+    return [logits for pair in zip(first, second, strict=True) for logits in pair]
 
 
 def _rows(model: Model) -> list[list[int]]:
@@ -86,9 +99,13 @@ def _rows(model: Model) -> list[list[int]]:
     return [[i % size for i in range(1, 1 + _LONG)], [(7 * i) % size for i in range(1, 1 + _SHORT)]]
 
 
-def _alone(model: Model, row: list[int], following: int) -> list[Tensor]:
-    """Give the logits after *row*, and after one more token."""
+def _alone(
+    model: Model, row: list[int], following: int, *, behind: Sequence[int] = ()
+) -> list[Tensor]:
+    """Give the logits after *row*, with what is *behind* it, and after one more token."""
     cache = model.new_cache()
+    if behind:
+        model.forward([behind], cache)
     return [model.forward([row], cache)[0], model.forward([[following]], cache)[0]]
 
 

@@ -17,8 +17,8 @@ from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWin
 
 from agentmem.inference import batch_probes as probes
 from agentmem.inference.kv_tensors import KVLayout
+from agentmem.inference.own_attention import knows_attention, own_attention
 from agentmem.inference.paged_cache import PagedCache, RunLayer, Window
-from agentmem.inference.shared_attention import knows_attention, shared_attention
 
 # The names under which models take a cache and give it back, newest first.
 _KEYWORDS = ("cache", "past_key_values", "cache_params", "state")
@@ -57,7 +57,7 @@ class CausalModel:
         self.device: torch.device = module.device
         self.dtype: torch.dtype = module.dtype
         self.layout: KVLayout | None = None
-        self.can_batch = self.can_share = False
+        self.can_batch = self.attends = False
         self.refusal = self._reason_against_reuse()
         self._warm_up()
 
@@ -86,7 +86,7 @@ class CausalModel:
 
     @property
     def knows_attention(self) -> bool:
-        """Tell whether a prefix may be tried as a part that rows share."""
+        """Tell whether our own attention may be tried."""
         kinds = set(self._layer_kinds())
         return self._takes_positions and kinds == {DynamicLayer} and knows_attention(self._config)
 
@@ -129,9 +129,10 @@ class CausalModel:
             dtype=torch.long,
             device=self.device,
         )  # (rows, longest)
-        if cache.is_sharing:
-            with shared_attention(self._config):
-                outputs = self._module(input_ids=ids, shared_prefix=cache, **options)
+        # Off the CPU the library's kernels serve as well, but for parts that rows share.
+        if self.attends and (cache.is_sharing or self.device.type == "cpu"):
+            with own_attention(self._config):
+                outputs = self._module(input_ids=ids, run_cache=cache, **options)
         else:
             outputs = self._module(input_ids=ids, **options)
         logits: Tensor = outputs.logits[:, -1].float().cpu()
@@ -196,7 +197,7 @@ class CausalModel:
             self.forward([ids[:1]], cache)
             self.layout = cache.layout()
             self.can_batch = probes.can_batch(self)
-            self.can_share = self.can_batch and probes.can_share(self)
+            self.attends = self.can_batch and probes.can_attend(self)
         except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
             # The model wants a cache of its own making: let it have that.
             self.refusal = f"it does not run with our cache ({type(error).__name__}: {error})"

@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentmem.errors import ModelLoadError
 from agentmem.inference.prepared import prepare
+from agentmem.machine.device import cpu_has_fast_bf16
 from agentmem.machine.quiet import quiet_libraries
 
 
@@ -54,10 +55,4 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
         return dtype
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if _cpu_has_fast_bf16() else torch.float32
-
-
-def _cpu_has_fast_bf16() -> bool:
-    """Ask for AMX or AVX512-BF16; without them bfloat16 is slower than float32."""
-    probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-    return any(getattr(torch.cpu, probe, bool)() for probe in probes)
+    return torch.bfloat16 if cpu_has_fast_bf16() else torch.float32

@@ -106,7 +106,7 @@ class Runner:
         self.drop(sequence)
 
     def _shared(self, sequences: Items[Sequence]) -> list[int]:
-        if len(sequences) < 2 or not self._model.can_share:  # noqa: PLR2004 - nobody to share with
+        if len(sequences) < 2 or not self._model.attends:  # noqa: PLR2004 - nobody to share with
             return [0] * len(sequences)
         assert self._tensors is not None, "there are blocks"
         size = self._tensors.block_size

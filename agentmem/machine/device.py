@@ -1,5 +1,7 @@
 """Where a model runs. Importing this loads torch."""
 
+from functools import cache
+
 import torch
 
 from agentmem.errors import ConfigError
@@ -24,3 +26,10 @@ def choose_device(name: str) -> torch.device:
             "use auto or cpu"
         )
     return device
+
+
+@cache
+def cpu_has_fast_bf16() -> bool:
+    """Ask for AMX or AVX512-BF16; without them bfloat16 is slower than float32."""
+    probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(getattr(torch.cpu, probe, bool)() for probe in probes)

@@ -44,7 +44,7 @@ def test_every_architecture_is_batched_in_every_dtype(kind, dtype):
 
     assert model.refusal is None
     assert model.can_batch
-    assert model.can_share == (kind not in NOT_APART)
+    assert model.attends == (kind not in NOT_APART)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -53,7 +53,7 @@ def test_a_model_that_takes_padding_for_text_is_not_batched(kind, dtype):
     model = spoilt(kind, dtype, lambda _: {"attention_mask": None})
 
     assert not model.can_batch
-    assert not model.can_share
+    assert not model.attends
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -66,12 +66,12 @@ def test_a_model_that_counts_padding_as_positions_is_not_batched(dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_model_that_does_not_look_at_the_shared_part_does_not_share(dtype, monkeypatch):
     model = CausalModel(tiny_module().to(dtype))
-    assert model.can_share
+    assert model.attends
 
     cache = type(model.new_cache())
     monkeypatch.setattr(cache, "share", lambda _self, _parts: None)
 
-    assert not probes.can_share(model)
+    assert not probes.can_attend(model)
 
 
 @pytest.mark.model
@@ -79,4 +79,4 @@ def test_a_model_that_does_not_look_at_the_shared_part_does_not_share(dtype, mon
 def test_a_real_model_of_thirty_layers_is_batched(dtype):
     with LocalModel.load(config=InferenceConfig(dtype=dtype)) as model:
         assert model._engine._model.can_batch
-        assert model._engine._model.can_share
+        assert model._engine._model.attends
