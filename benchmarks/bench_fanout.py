@@ -19,7 +19,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from engines import Engine, Measured, agentmem, generate, llama_cpp, repeated
+from engines import WEIGHTS, Engine, Measured, agentmem, generate, llama_cpp, loaded, repeated
 from library_engines import continuous
 from report import print_json
 from workloads import NEW_TOKENS, NUM_SUBTASKS, Words, least_prefill
@@ -37,14 +37,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one run of each engine, not three")
     parser.add_argument("--peers", default="", help=f"a comma-separated list of {', '.join(PEERS)}")
+    parser.add_argument("--weights", default="auto", choices=WEIGHTS, help="the form of ours")
     parser.add_argument("--data", type=Path, help="a JSON file of conversations, for real text")
     options = parser.parse_args()
     names = [name for name in options.peers.split(",") if name]
     if unknown := sorted(set(names) - set(PEERS)):
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(PEERS)}")
-    with LocalModel.load() as model:
+    with loaded(options.weights) as (model, module):
         words = Words(model, options.data)
-        engines = {"agentmem": agentmem(model)} | peers(model, names)
+        engines = {"agentmem": agentmem(model)} | peers(module, names)
         warm_up(engines, words)
         runs = measure(engines, words, num_runs=1 if options.quick else 3)
         counted = {
@@ -54,9 +55,8 @@ def main() -> None:
         report(model, words, runs, counted)
 
 
-def peers(model: LocalModel, names: list[str]) -> dict[str, Engine]:
+def peers(module: Any, names: list[str]) -> dict[str, Engine]:
     """Make the engines of those names."""
-    module = model._running()._model._module  # noqa: SLF001 - the same weights in memory
     made: dict[str, Engine] = {}
     if "generate" in names:
         made["generate"] = generate(module)

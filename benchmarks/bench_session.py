@@ -16,7 +16,7 @@ import statistics
 from pathlib import Path
 
 from bench_fanout import peers
-from engines import Engine, Measured, agentmem
+from engines import WEIGHTS, Engine, Measured, agentmem, loaded
 from library_engines import kept
 from report import print_json
 from workloads import Words
@@ -36,19 +36,19 @@ def main() -> None:
         "--quick", action="store_true", help=f"one session, {QUICK_NEW_TOKENS} tokens an answer"
     )
     parser.add_argument("--peers", default="kept,llama_cpp", help="which, with commas")
+    parser.add_argument("--weights", default="auto", choices=WEIGHTS, help="the form of ours")
     parser.add_argument("--data", type=Path, help="a JSON file of conversations, for real text")
     options = parser.parse_args()
     names = [name for name in options.peers.split(",") if name]
     if unknown := sorted(set(names) - set(PEERS)):
         parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(PEERS)}")
     num_new = QUICK_NEW_TOKENS if options.quick else NEW_TOKENS
-    with LocalModel.load() as model:
+    with loaded(options.weights) as (model, module):
         words = Words(model, options.data)
-        module = model._running()._model._module  # noqa: SLF001 - the same weights in memory
         engines: dict[str, Engine] = {"agentmem": agentmem(model)}
         if "kept" in names:
             engines["kept"] = kept(module)
-        engines |= peers(model, [name for name in names if name == "llama_cpp"])
+        engines |= peers(module, [name for name in names if name == "llama_cpp"])
         for engine in engines.values():
             engine([words.prompt(100, nonce="warm-up")], 4)
         runs = [

@@ -1,8 +1,12 @@
 """Engines to measure beside agentmem's, each fed the same token ids; all greedy, no early end."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import torch
 from transformers import DynamicCache
 
 from agentmem import Sampling
+from agentmem.config import InferenceConfig
 from agentmem.inference import LocalModel
 from agentmem.protocols import GenerationRequest
 
@@ -31,6 +36,17 @@ class Measured:
 
 Engine = Callable[[Prompts, int], Measured]
 """Answers prompts with that many tokens each."""
+
+WEIGHTS = ("auto", "plain", "int8", "int4")
+
+
+@contextmanager
+def loaded(weights: str) -> Iterator[tuple[LocalModel, Any]]:
+    """Give our model with such *weights*, and a transformers module with plain ones for peers."""
+    with LocalModel.load(config=InferenceConfig(weights=weights)) as model:
+        config = InferenceConfig(weights="plain", dtype=model.dtype, device=model.device)
+        with LocalModel.load(config=config) as plain:
+            yield model, plain._running()._model._module  # noqa: SLF001 - as it was loaded
 
 
 def agentmem(model: LocalModel) -> Engine:
@@ -158,8 +174,19 @@ def llama_cpp(gguf: Path, *, context: int) -> Engine:
     """
     Give llama.cpp's server from the xllamacpp wheel: one slot with its prefix cache.
 
-    With several slots it computes the prefix once per slot, which takes longer here.
+    With several slots it computes the prefix once per slot, which takes longer here. It has a
+    process of its own: in ours, and even idle, it made every other engine slower by a quarter.
     """
+    pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+    def run(prompts: Prompts, num_new: int) -> Measured:
+        return pool.submit(_run_llama_cpp, gguf, context, prompts, num_new).result()
+
+    return run
+
+
+@cache
+def _llama_cpp_server(gguf: Path, context: int) -> Any:
     import xllamacpp  # noqa: PLC0415 - a peer that need not be installed
 
     params = xllamacpp.CommonParams()
@@ -169,34 +196,34 @@ def llama_cpp(gguf: Path, *, context: int) -> Engine:
     params.warmup = True
     params.cpuparams.n_threads = torch.get_num_threads()
     params.verbosity = -1
-    server = xllamacpp.Server(params)
+    return xllamacpp.Server(params)
 
-    def run(prompts: Prompts, num_new: int) -> Measured:
-        started = time.perf_counter()
-        measured = Measured(0.0, [], 0)
-        for prompt in prompts:
-            began = time.perf_counter()
-            answer = server.handle_completions(
-                {
-                    "prompt": list(prompt),
-                    "n_predict": num_new,
-                    "max_tokens": num_new,
-                    "temperature": 0,
-                    "ignore_eos": True,
-                    "cache_prompt": True,
-                    # The wheel gives ids only along with probabilities; these cost nothing.
-                    "n_probs": 1,
-                    "post_sampling_probs": True,
-                    "stream": False,
-                }
-            )
-            timings = answer["timings"]
-            measured.ttft_s.append(began - started + timings["prompt_ms"] / 1000)
-            measured.prefill_tokens += timings["prompt_n"]
-            assert timings["predicted_n"] == num_new, f"llama.cpp ended early: {timings}"
-            said = answer["choices"][0]["logprobs"]["content"]
-            measured.answers.append(tuple(token["id"] for token in said[: num_new - 1]))
-        measured.wall_s = time.perf_counter() - started
-        return measured
 
-    return run
+def _run_llama_cpp(gguf: Path, context: int, prompts: Prompts, num_new: int) -> Measured:
+    server = _llama_cpp_server(gguf, context)
+    started = time.perf_counter()
+    measured = Measured(0.0, [], 0)
+    for prompt in prompts:
+        began = time.perf_counter()
+        answer = server.handle_completions(
+            {
+                "prompt": list(prompt),
+                "n_predict": num_new,
+                "max_tokens": num_new,
+                "temperature": 0,
+                "ignore_eos": True,
+                "cache_prompt": True,
+                # The wheel gives ids only along with probabilities; these cost nothing.
+                "n_probs": 1,
+                "post_sampling_probs": True,
+                "stream": False,
+            }
+        )
+        timings = answer["timings"]
+        measured.ttft_s.append(began - started + timings["prompt_ms"] / 1000)
+        measured.prefill_tokens += timings["prompt_n"]
+        assert timings["predicted_n"] == num_new, f"llama.cpp ended early: {timings}"
+        said = answer["choices"][0]["logprobs"]["content"]
+        measured.answers.append(tuple(token["id"] for token in said[: num_new - 1]))
+    measured.wall_s = time.perf_counter() - started
+    return measured
