@@ -15,7 +15,7 @@ _MAX_SCORES = 1 << 21
 
 _MIN_QUERIES = 16
 
-MIN_QUERIES = 64
+MIN_QUERIES = 24
 """Below this the library's kernel is as fast."""
 
 

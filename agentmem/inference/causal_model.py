@@ -28,7 +28,7 @@ _WARM_UP_TOKENS = 48
 
 @dataclass(slots=True)
 class OwnCache:
-    """What a model without block reuse keeps between passes: its own cache, or the tokens."""
+    """What a model without block reuse keeps between passes: its own cache, and the tokens."""
 
     state: Any = None
     token_ids: list[int] = field(default_factory=list)
@@ -147,9 +147,10 @@ class CausalModel:
         Returns the logits after the last of them, in float32 on the CPU.  # (vocab,)
         """
         options = dict(self._options)
-        if self._keyword is None:
-            cache.token_ids.extend(token_ids)
-            token_ids = cache.token_ids
+        had = len(cache.token_ids)
+        cache.token_ids.extend(token_ids)
+        if self._keyword is None or self._keys_change(had, len(cache.token_ids)):
+            token_ids, cache.state = cache.token_ids, None
         elif cache.state is not None:
             options[self._keyword] = cache.state
         ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)  # (1, tokens)
@@ -158,6 +159,11 @@ class CausalModel:
             cache.state = getattr(outputs, self._keyword)
         logits: Tensor = outputs.logits[0, -1]
         return logits.float().cpu()
+
+    def _keys_change(self, had: int, length: int) -> bool:
+        """Tell whether the keys of the first *had* tokens are others in a text of *length*."""
+        switch = getattr(self._config, "original_max_position_embeddings", None)
+        return isinstance(switch, int) and 0 < had <= switch < length
 
     def _position_ids(self, counts: Sequence[int], positions: Sequence[int]) -> Tensor:
         """Count from where each row stands, with 0 for padding: (rows, longest)."""

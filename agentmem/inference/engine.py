@@ -52,6 +52,9 @@ class Engine:
         self._arrived: deque[Sequence] = deque()
         self._ended: deque[Sequence] = deque()
         self._waiters: dict[int, threading.Event] = {}
+        # Who waits for the lock: whoever drives takes it back at once, and would never let them.
+        self._callers: deque[None] = deque()
+        self._has_yielded = False
         self._closed = threading.Event()
         # When the process ends, the library is taken apart before the last streams are: they are
         # to touch no tensor then.
@@ -77,11 +80,12 @@ class Engine:
             num_blocks=num_blocks if self._tensors is not None else None,
             context_window=context_window,
         )
+        self._runner = Runner(model, self._tensors)
         self._batcher = Batcher(
             self._scheduler,
             self._admission,
             self._prefixes,
-            Runner(model, self._tensors),
+            self._runner,
             refusal=model.refusal,
         )
 
@@ -197,6 +201,7 @@ class Engine:
             for sequence in self._batcher.alive():
                 self._batcher.end(sequence)
                 sequence.reader.fail(_closed())
+            self._runner.spares.release()
             if self._tensors is not None:
                 self._tensors.release()
 
@@ -211,9 +216,13 @@ class Engine:
             raise
 
     def _try_step(self) -> bool:
-        """Take a step, unless somebody else is in one or there is nothing to do."""
+        """Take a step, unless somebody else is in one or comes first, or there is nothing to do."""
+        if self._callers and not self._has_yielded:
+            self._has_yielded = True
+            return False
         if not self._lock.acquire(blocking=False):
             return False
+        self._has_yielded = False
         try:
             self._take_up()
             return not self._closed.is_set() and self._step()
@@ -225,6 +234,7 @@ class Engine:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock, with what came and ended taken up before, and what ended after."""
+        self._callers.append(None)
         try:
             with self._lock:
                 if self._closed.is_set():
@@ -235,6 +245,7 @@ class Engine:
                 finally:
                     self._take_up()
         finally:
+            self._callers.pop()
             self._finish_ended()
             self._wake()
 

@@ -211,6 +211,20 @@ def test_closing_waits_for_the_step_of_another_thread(monkeypatch):
     assert "is closed" in str(errors[0])
 
 
+def test_who_asks_for_usage_is_not_kept_out_by_who_drives():
+    model = tiny_model(module=MODULE)
+    reader = threading.Thread(target=lambda: model.generate(ask(random_ids(20), 80)))
+    reader.start()
+    seen = []
+    while reader.is_alive():
+        seen.append(model.kv_usage().in_use)
+    reader.join()
+
+    # Between most steps, and not once when all is over.
+    assert len(set(seen)) > 10
+    model.check()
+
+
 def test_a_process_that_leaves_in_the_middle_of_an_answer_just_ends():
     program = (
         "from tests.inference.tiny import *\n"
