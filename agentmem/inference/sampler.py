@@ -13,8 +13,8 @@ class Sampler:
     """
     Chooses tokens for one request.
 
-    Each choice takes exactly one number from the request's own generator, on the CPU, so a
-    seed gives the same text whatever else runs and on whatever device the model is.
+    Each choice takes one number for each token from the request's own generator, on the CPU, so
+    a seed gives the same text whatever else runs and on whatever device the model is.
 
     Args:
         sampling: how to choose.
@@ -46,13 +46,19 @@ class Sampler:
         return token_id
 
     def _draw(self, logits: Tensor) -> int:
+        """
+        Let the tokens race, each at the speed of its probability, and give the first.
+
+        It is an exact draw (Efraimidis and Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). A point
+        on the sum of all probabilities would be one too, but there the rounding of any logit moves
+        every border: another batch, and the same seed says something else once in 10,000 tokens.
+        """
         probabilities, ids = self._candidates(logits)  # (kept,), (kept,) or None
-        point = torch.rand(1, generator=self._generator, dtype=torch.float64)
-        mass = probabilities.cumsum(0)
-        index = int(torch.searchsorted(mass, point * mass[-1], right=True))
-        # A point that rounding put on the very end belongs to the last token that can be drawn.
-        index = min(index, int(probabilities.nonzero()[-1]))
-        return index if ids is None else int(ids[index])
+        times = torch.empty(logits.numel(), dtype=torch.float64)
+        times.exponential_(generator=self._generator)
+        if ids is None:
+            return int((probabilities / times).argmax())
+        return int(ids[(probabilities / times[ids]).argmax()])
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
         """Keep what top-k, top-p and min-p leave, each of what the one before has left."""
@@ -76,7 +82,7 @@ class Sampler:
             probabilities = probabilities[: int((before < top_p).sum())]
         if min_p > 0:
             probabilities = probabilities[probabilities >= min_p * probabilities[0]]
-        return probabilities, ids
+        return probabilities, ids[: len(probabilities)]
 
     def _penalized(self, logits: Tensor) -> Tensor:
         """Lower the score of what was said (Keskar et al. 2019, arXiv:1909.05858, section 4.1)."""
