@@ -80,12 +80,11 @@ class Engine:
             num_blocks=num_blocks if self._tensors is not None else None,
             context_window=context_window,
         )
-        self._runner = Runner(model, self._tensors)
         self._batcher = Batcher(
             self._scheduler,
             self._admission,
             self._prefixes,
-            self._runner,
+            Runner(model, self._tensors),
             refusal=model.refusal,
         )
 
@@ -201,7 +200,6 @@ class Engine:
             for sequence in self._batcher.alive():
                 self._batcher.end(sequence)
                 sequence.reader.fail(_closed())
-            self._runner.spares.release()
             if self._tensors is not None:
                 self._tensors.release()
 

@@ -163,36 +163,15 @@ class PagedCache(Cache):
     @property
     def num_rows(self) -> int:
         """How many rows there is room for."""
-        buffers = self._buffers()
-        return buffers[0].shape[0] if buffers else 0
-
-    @property
-    def num_slots(self) -> int:
-        """How many slots of a row there is room for, beside the margin and some to spare."""
-        buffers = self._buffers()
-        return buffers[0].shape[-2] - self.window.margin - _SPARE_SLOTS if buffers else 0
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the buffers."""
-        return sum(buffer.numel() * buffer.element_size() for buffer in self._buffers())
-
-    def clear(self) -> None:
-        """Overwrite with zeros what was written, and begin anew without rows."""
-        used = self.window.end + self.window.num_new
-        for buffer in self._buffers():
-            buffer[..., :used, :].zero_()
-        self.share([])
-        self.window.end = self.window.width = self.window.num_new = 0
-        self.window.lengths, self.window.fresh = [], None
+        buffers = self._run_layers[0].buffers if self._run_layers else None
+        return 0 if buffers is None else buffers[0].shape[0]
 
     def row(self, index: int, *, first: int = 0) -> list[Tensor]:
         """Give keys and values in turn, layer after layer, from slot *first* of a row on."""
-        return [buffer[index, :, first:] for buffer in self._buffers()]  # (heads, slots, dim)
-
-    def _buffers(self) -> list[Tensor]:
-        """Give keys and values in turn, layer after layer."""
-        return [buffer for layer in self._run_layers for buffer in layer.buffers or ()]
+        pairs = [layer.buffers for layer in self._run_layers if layer.buffers is not None]
+        return [
+            tensor[index, :, first:] for pair in pairs for tensor in pair
+        ]  # (heads, slots, dim)
 
     def move_row(self, source: int, target: int) -> None:
         """Copy one row over another."""

@@ -10,7 +10,6 @@ from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.run_plan import shared_prefixes, split_by_length
 from agentmem.inference.runs import Run
 from agentmem.inference.sequence import Sequence
-from agentmem.inference.spare_caches import SpareCaches
 
 
 class Runner:
@@ -25,7 +24,6 @@ class Runner:
     def __init__(self, model: CausalModel, tensors: KVTensors | None) -> None:
         self._model = model
         self._tensors = tensors
-        self.spares = SpareCaches(model.device)
         self.in_pass = False
         """Whether the last thing that was begun is a pass of the model, and it has not ended."""
 
@@ -101,14 +99,7 @@ class Runner:
             self._leave(sequence)
         shared = self._shared(sequences)
         assert self._tensors is not None, "there are blocks"
-        return Run(
-            self._model,
-            self._tensors,
-            sequences,
-            shared=shared,
-            counts=counts,
-            spares=self.spares,
-        )
+        return Run(self._model, self._tensors, sequences, shared=shared, counts=counts)
 
     def _leave(self, sequence: Sequence) -> None:
         self.save(sequence, partial=True)

@@ -15,7 +15,6 @@ from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.paged_cache import PagedCache
 from agentmem.inference.sequence import Sequence
-from agentmem.inference.spare_caches import SpareCaches
 
 _MIN_ROWS = 4
 
@@ -46,10 +45,9 @@ class Run:
         sequences: the rows; what each has computed is in its blocks.
         shared: for each row, how many of its blocks it attends to as a part that others share.
         counts: for each row, the tokens of the pass that comes first.
-        spares: where buffers may come from, and go to when the last row has left.
     """
 
-    def __init__(  # noqa: PLR0913 - all by name but three
+    def __init__(
         self,
         model: CausalModel,
         tensors: KVTensors,
@@ -57,10 +55,8 @@ class Run:
         *,
         shared: Items[int],
         counts: Items[int],
-        spares: SpareCaches,
     ) -> None:
         self._model = model
-        self._spares = spares
         self._tensors = tensors
         self._block_size = tensors.block_size
         self._parts: dict[tuple[BlockId, ...], _Part] = {}
@@ -130,8 +126,6 @@ class Run:
         sequence.run = None
         if self._rows:
             self._share()
-        else:
-            self._spares.put(self._cache)
 
     def save(self, sequence: Sequence, *, partial: bool) -> None:
         """Write to the blocks of *sequence* what they lack: whole ones, or the last one too."""
@@ -149,20 +143,19 @@ class Run:
     def _open(
         self, sequences: Items[Sequence], shared: Items[int], counts: Items[int]
     ) -> PagedCache:
-        lengths = [
+        cache = self._model.new_cache()
+        window, layout = cache.window, self._model.layout
+        assert layout is not None, "a model with blocks has a layout"
+        window.lengths = [
             s.num_computed - num * self._block_size
             for s, num in zip(sequences, shared, strict=True)
         ]
-        width = max(had + new for had, new in zip(lengths, counts, strict=True))
+        width = max(had + new for had, new in zip(window.lengths, counts, strict=True))
+        window.end = width - max(counts)
+        window.margin = self._block_size
         alone = len(sequences) == 1
         rows = 1 if alone else max(_MIN_ROWS, 1 << (len(sequences) - 1).bit_length())
-        cache = self._spares.take(rows=rows, slots=width)
-        if cache is None:
-            cache, layout = self._model.new_cache(), self._model.layout
-            assert layout is not None, "a model with blocks has a layout"
-            cache.window.margin = self._block_size
-            cache.open(layout, rows=rows, slots=width)
-        cache.window.lengths, cache.window.end = lengths, width - max(counts)
+        cache.open(layout, rows=rows, slots=width)
         return cache
 
     def _load(self, index: int, *, end: int) -> None:

@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from agentmem.errors import ConfigError, InferenceError
-from tests.inference.tiny import ask, model_with_blocks, random_ids, tiny_model, tiny_module
+from tests.inference.tiny import (
+    ask,
+    greedy_ids,
+    model_with_blocks,
+    plain_ids,
+    random_ids,
+    tiny_model,
+    tiny_module,
+)
 
 MODULE = tiny_module()
 
@@ -191,3 +199,15 @@ def test_the_pool_holds_zeros_until_it_is_written():
     assert not written[0]
     assert int(written.sum()) == 3
     assert torch.isfinite(slab).all()
+
+
+def test_a_request_that_computes_no_numbers_leaves_none_to_the_next(monkeypatch):
+    module = tiny_module()
+    model = tiny_model(module=module)
+    wanted = plain_ids(module, random_ids(30), 8)
+    embed = module.get_input_embeddings()
+    with monkeypatch.context() as spoilt:
+        spoilt.setattr(embed, "forward", lambda ids: torch.full((*ids.shape, 32), torch.nan))
+        greedy_ids(model, random_ids(40, seed=1), 4)
+
+    assert greedy_ids(model, random_ids(30), 8)[0] == wanted
