@@ -64,7 +64,7 @@ class QuantizedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, *, bits: int) -> None:
         super().__init__()
         self._many = PackedLinear(linear)
-        self._bits = bits
+        self.bits = bits
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.bias = linear.bias
         quantize = _int8 if bits == 8 else _int4  # noqa: PLR2004 - as documented
@@ -87,7 +87,7 @@ class QuantizedLinear(nn.Module):
         # The kernels are written for bfloat16; in float32 they take ten times as long.
         halves = rows.to(torch.bfloat16)
         ops = _kernels.aten
-        if self._bits == 8:  # noqa: PLR2004 - as documented
+        if self.bits == 8:  # noqa: PLR2004 - as documented
             out = ops._weight_int8pack_mm(halves, self._values, self._scales)  # noqa: SLF001 - as above
         else:
             out = ops._weight_int4pack_mm_for_cpu(halves, self._values, GROUP_SIZE, self._scales)  # noqa: SLF001 - as above

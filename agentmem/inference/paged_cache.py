@@ -45,7 +45,7 @@ class Window:
     """Where the coming pass brings real tokens, if not everywhere.  # (rows, 1, new, 1)"""
 
     is_even: bool = True
-    """Whether the rows of the coming pass are of one length, before it and after."""
+    """Whether all rows are of one length when the coming pass is done."""
 
     margin: int = 0
     """Slots to keep behind the last one, so that whole blocks can be read there."""
@@ -214,8 +214,8 @@ class PagedCache(Cache):
         if min(counts) < window.num_new:
             fresh = _right_aligned(counts, window.num_new)
             window.fresh = fresh[:, None, :, None].to(self._device)
-        window.is_even = window.fresh is None and min(lengths) == window.width
-        return None if min(lengths) == window.width else _right_aligned(lengths, window.width)
+        window.is_even = min(lengths) == window.width
+        return None if window.is_even else _right_aligned(lengths, window.width)
 
     def commit(self, counts: Sequence[int]) -> None:
         """Count what a pass has appended; without this it leaves nothing behind."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentmem.inference import blocked_attention, own_attention
 from agentmem.inference.paged_cache import Window
+from tests.inference.tiny import greedy_ids, random_ids, tiny_model
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 0.02}
 
@@ -117,3 +118,18 @@ def test_values_of_another_width_than_keys():
     wanted = textbook(query[0], key[0], value[0], mask[0, 0], 0.3)
     assert found.shape == (1, 2, 70, 8)
     assert (found[0] - wanted).norm() <= 0.02 * wanted.norm()
+
+
+def test_it_is_used_for_one_row_as_well(monkeypatch):
+    seen = []
+    merge = own_attention._whole
+
+    def spy(query, *args):
+        seen.append(tuple(query.shape))
+        return merge(query, *args)
+
+    monkeypatch.setattr(own_attention, "_whole", spy)
+    greedy_ids(tiny_model(), random_ids(9), 4)
+
+    # Two heads with keys of their own, and two that ask each.
+    assert (1, 2, 2, 8) in seen

@@ -186,12 +186,15 @@ def test_a_model_is_loaded_with_the_weights_asked_for(tmp_path, weights):
     config = InferenceConfig(weights=weights, device="cpu", dtype="float32")
 
     with LocalModel.load(tmp_path, config=config) as model:
-        kinds = {type(one) for one in model._engine._model._module.modules()}
+        module = model._engine._model._module
+        kinds, head = {type(one) for one in module.modules()}, module.get_output_embeddings()
         [(ids, result)] = greedy_batch(model, [random_ids(20)], 4)
 
     assert len(ids) <= 5
     assert result.usage.prompt_tokens == 20
     assert (QuantizedLinear in kinds) == (weights in ("int8", "int4"))
+    # The head's errors are evened out by nothing.
+    assert getattr(head, "bits", None) == (8 if weights in ("int8", "int4") else None)
     assert (nn.Linear in kinds) == (weights == "plain")
 
 
