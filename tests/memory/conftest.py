@@ -16,8 +16,13 @@ def model():
 
 
 @pytest.fixture
-def memory(url, model):
-    with Memory.open(url, model=model, budget=Budget(context=120, reply=20)) as opened:
+def budget():
+    return Budget(context=120, reply=20)
+
+
+@pytest.fixture
+def memory(url, model, budget):
+    with Memory.open(url, model=model, budget=budget) as opened:
         yield opened
 
 

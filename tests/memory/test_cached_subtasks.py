@@ -3,7 +3,6 @@
 import pytest
 
 from agentmem.config import Budget, Sampling
-from agentmem.memory import Memory
 from tests.inference.tiny import model_with_blocks, tiny_module
 
 BLOCK = 4
@@ -24,14 +23,8 @@ def model():
 
 
 @pytest.fixture
-def memory(url, model):
-    with Memory.open(url, model=model, budget=Budget(context=400, reply=20)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(memory):
-    return memory.session("trip")
+def budget():
+    return Budget(context=400, reply=20)
 
 
 def ask(conversation, letter, count=130):

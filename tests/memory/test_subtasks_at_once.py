@@ -53,9 +53,8 @@ def model():
 
 
 @pytest.fixture
-def memory(url, model):
-    with Memory.open(url, model=model, budget=Budget(context=400, reply=20)) as opened:
-        yield opened
+def budget():
+    return Budget(context=400, reply=20)
 
 
 @pytest.fixture

@@ -53,14 +53,8 @@ def model():
 
 
 @pytest.fixture
-def memory(url, model):
-    with Memory.open(url, model=model, budget=Budget(context=200, reply=20)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(memory):
-    return memory.session("trip")
+def budget():
+    return Budget(context=200, reply=20)
 
 
 @pytest.fixture
