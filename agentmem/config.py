@@ -212,6 +212,10 @@ class InferenceConfig:
 
     def __post_init__(self) -> None:
         _require(
+            ok=isinstance(self.device, str),
+            message=f"device must be a str such as auto, cpu or cuda, got {self.device!r:.80}",
+        )
+        _require(
             ok=self.dtype in {"auto", "float32", "bfloat16", "float16"},
             message=f"dtype must be auto, float32, bfloat16 or float16, got {self.dtype!r}",
         )

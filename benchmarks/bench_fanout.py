@@ -5,8 +5,8 @@ Engines are fed the same token ids; each run has its own nonce at the very front
 finds what an earlier run has left. ``--peers`` measures others beside ours: transformers'
 ``generate`` one by one, ``repeated`` (the prefix's cache repeated for one batch), ``continuous``
 (its continuous batching; the first request primes the prefix) and ``llama_cpp`` (the xllamacpp
-wheel: ``pip install xllamacpp``). Runs of all engines take turns, so that a slow minute of the
-machine hits each; figures are medians.
+wheel: ``pip install -c constraints.txt xllamacpp``). Runs of all engines take turns, so that a
+slow minute of the machine hits each; figures are medians. A quick run takes two minutes.
 
 Good ratios, their wall time over ours: 5 for generate, 1.5 for repeated, 4 for continuous, 3.5 for
 llama_cpp. Prefill is good at 1.03 of the least possible, KV waste under 0.04. ``tree`` and

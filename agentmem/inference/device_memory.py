@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from agentmem.errors import ConfigError
+
 
 def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], object]) -> int:
     """
@@ -16,8 +18,16 @@ def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], ob
             one chunk takes for a moment.
         device: where the model is.
         run_chunk: makes such a pass, to be measured where the device keeps account.
+
+    Raises:
+        ConfigError: it is more than the device has.
     """
     if isinstance(kv_bytes, int):
+        if kv_bytes > (total := _total_bytes(device)):
+            raise ConfigError(
+                f"kv_bytes {kv_bytes} is more than the {total} bytes that {device} has: lower "
+                "InferenceConfig.kv_bytes, or give a share from 0.0 to 1.0"
+            )
         return kv_bytes
     return int(kv_bytes * max(free_bytes(device) - _peak_bytes(device, run_chunk), 0))
 
@@ -33,6 +43,12 @@ def free_bytes(device: torch.device) -> int:
         return int(available) * 1024
     except (OSError, ValueError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _total_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _peak_bytes(device: torch.device, run_chunk: Callable[[], object]) -> int:

@@ -165,10 +165,26 @@ def check_ids(token_ids: TokenIds[int], vocab_size: int) -> None:
     Raises:
         InvalidInputError: it is empty or has ids that the model does not know.
     """
+    if odd := [one for one in token_ids if type(one) is not int]:
+        raise InvalidInputError(f"a prompt is a tuple of token ids, got {odd[0]!r:.80} among them")
     if not token_ids or min(token_ids) < 0 or max(token_ids) >= vocab_size:
         raise InvalidInputError(
             f"a prompt needs token ids from 0 to {vocab_size - 1}, got "
             + (f"{min(token_ids)} to {max(token_ids)}" if token_ids else "none")
+        )
+
+
+def check_samples(num: int, limit: int) -> None:
+    """
+    Check how many answers are asked for.
+
+    Raises:
+        InvalidInputError: that is no number from 1 to *limit*.
+    """
+    if not isinstance(num, int) or isinstance(num, bool) or not 1 <= num <= limit:
+        raise InvalidInputError(
+            f"num must be a whole number from 1 to {limit} (InferenceConfig.max_waiting), "
+            f"got {num!r:.80}"
         )
 
 

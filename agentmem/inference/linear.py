@@ -56,6 +56,7 @@ class QuantizedLinear(nn.Module):
     Args:
         linear: the plain layer.
         bits: 8, one scale for each output; or 4, a scale and an offset for each 32 weights.
+            Its inputs are a multiple of 32, or the kernels read what is not theirs.
 
     Raises:
         RuntimeError: this processor has no such kernel for the dtype or these sizes.
@@ -63,6 +64,7 @@ class QuantizedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, *, bits: int) -> None:
         super().__init__()
+        assert linear.in_features % GROUP_SIZE == 0, "the kernels take whole groups"
         self._many = PackedLinear(linear)
         self.bits = bits
         self.in_features, self.out_features = linear.in_features, linear.out_features

@@ -8,22 +8,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
-
 from agentmem.config import InferenceConfig
 from agentmem.errors import InferenceError
 from agentmem.inference import weights
 from agentmem.inference.bulk import OnResult, run_all
 from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.engine import Engine
-from agentmem.inference.generation import Output, check_ids, run
+from agentmem.inference.generation import Output, check_ids, check_samples, run
 from agentmem.inference.gguf_model import OnProgress
 from agentmem.inference.kv_usage import KVUsage
 from agentmem.inference.loading import choose_dtype, load_module
 from agentmem.inference.pending import Pending
 from agentmem.inference.sequence import Sequence
 from agentmem.inference.tokenizer import ChatTokenizer
-from agentmem.machine.device import choose_device
+from agentmem.machine.device import choose_device, give_back
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import Generation
@@ -63,7 +61,7 @@ class LocalModel:
         eos = {tokenizer.eos_token_id} - {None}
         self._stop_ids = model.eos_ids | eos | self._counter.turn_end_ids()
         self._device, self._dtype = model.device, model.dtype
-        self._max_num_seqs = config.max_num_seqs
+        self._max_num_seqs, self._max_waiting = config.max_num_seqs, config.max_waiting
         engine = Engine(model, config, fingerprint=fingerprint, context_window=self._context_window)
         self._engine: Engine | None = engine
 
@@ -190,8 +188,8 @@ class LocalModel:
         Raises:
             InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `generate` does.
         """
-        engine = self._running()
-        first = self._output(request)
+        check_samples(num, self._max_waiting)
+        engine, first = self._running(), self._output(request)
         forks = [self._output(request, parent=first.sequence, fork=fork) for fork in range(1, num)]
         return [one.result() for one in [Pending(engine, output) for output in (first, *forks)]]
 
@@ -276,8 +274,7 @@ class LocalModel:
         self._engine.close()
         self._engine = None
         gc.collect()
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        give_back(self._device)
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,7 @@
 """A request that has been handed in: read it, wait for it, or cancel it, from threads or a loop."""
 
 import asyncio
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
@@ -25,6 +26,8 @@ class Pending:
         self._engine = engine
         self._output = output
         self._result: Generation | None = None
+        # Two threads may wait for one request: one reads, the other finds the result.
+        self._reading = threading.Lock()
         engine.add(output.sequence)
         self._cancel = weakref.finalize(self, engine.cancel, output.sequence)
         self._cancel.atexit = False
@@ -54,12 +57,13 @@ class Pending:
         Raises:
             DeadlineError, InferenceError: as `LocalModel.stream` does.
         """
-        if self._result is not None:
-            raise StopIteration
-        self._engine.drive(self._output.is_ready, self._output.event)
-        chunk = self._output.next_chunk()
-        self._result = chunk.result
-        return chunk
+        with self._reading:
+            if self._result is not None:
+                raise StopIteration
+            self._engine.drive(self._output.is_ready, self._output.event)
+            chunk = self._output.next_chunk()
+            self._result = chunk.result
+            return chunk
 
     def result(self) -> Generation:
         """

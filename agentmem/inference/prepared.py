@@ -87,7 +87,8 @@ def _linear(linear: nn.Linear, bits: int) -> nn.Module:
         try:
             if num == _WHOLE:
                 return PackedLinear(linear)
-            if num == 8 or linear.in_features % GROUP_SIZE == 0:  # noqa: PLR2004 - as documented
+            # The kernels look at whole groups of inputs, and beyond the last one if it is cut.
+            if linear.in_features % GROUP_SIZE == 0:
                 return QuantizedLinear(linear, bits=num)
         except RuntimeError:
             # No such kernel here for this dtype or these sizes.

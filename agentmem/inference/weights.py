@@ -48,6 +48,8 @@ def find_model(name_or_path: str, on_progress: OnProgress) -> Path:
         raise ModelLoadError(f"there is no file {path}")
     if path.exists():
         raise ModelLoadError(f"{path} is neither a model folder nor a .gguf file")
+    if path.is_absolute() or name_or_path.startswith("."):
+        raise ModelLoadError(f"there is no model folder {path}")
     return _named(name_or_path, on_progress)
 
 

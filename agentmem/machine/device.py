@@ -1,10 +1,14 @@
 """Where a model runs. Importing this loads torch."""
 
+import contextlib
+import ctypes
 from functools import cache
 
 import torch
 
 from agentmem.errors import ConfigError
+
+_KINDS = {"cpu", "cuda", "mps"}
 
 
 def choose_device(name: str) -> torch.device:
@@ -20,12 +24,25 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"there is no device {name!r}: use auto, cpu, cuda or cuda:1") from error
+    if device.type not in _KINDS or (
+        device.type == "mps" and not torch.backends.mps.is_available()
+    ):
+        raise ConfigError(f"no model runs here on {name!r}: use auto, cpu, cuda or cuda:1")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(
             f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; "
             "use auto or cpu"
         )
     return device
+
+
+def give_back(device: torch.device) -> None:
+    """Hand freed memory back to *device*, or to the system, where the allocator would keep it."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    with contextlib.suppress(OSError, AttributeError):
+        # Of glibc alone; elsewhere the library keeps what it likes.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Protocol
 
 from agentmem.config import Sampling
+from agentmem.errors import InvalidInputError
 from agentmem.types import Generation, Message
 
 
@@ -59,6 +61,9 @@ class GenerationRequest:
     requests that wait, those with a higher *priority* begin first. A request that has no token
     after *timeout_s* seconds is an error; one that has some ends with them. What is cached of it
     outlives what requests with a lower *keep* have left.
+
+    Raises:
+        InvalidInputError: a field is of another type than it says.
     """
 
     token_ids: tuple[int, ...] = field(repr=False)
@@ -67,6 +72,18 @@ class GenerationRequest:
     priority: int = 0
     timeout_s: float | None = None
     keep: int = 0
+
+    def __post_init__(self) -> None:
+        kinds = {"cache_salt": str, "priority": int, "keep": int, "token_ids": tuple}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise InvalidInputError(f"{name} must be a {kind.__name__}, got {value!r:.80}")
+        timeout_s: object = self.timeout_s
+        if timeout_s is not None and (not isinstance(timeout_s, int | float) or isnan(timeout_s)):
+            raise InvalidInputError(
+                f"timeout_s must be a number of seconds, or None to wait, got {timeout_s!r:.80}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

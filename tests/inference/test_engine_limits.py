@@ -137,3 +137,8 @@ def test_the_machine_has_memory_left():
 def test_a_pool_of_no_size_is_refused(kv_bytes):
     with pytest.raises(ConfigError, match="kv_bytes must be"):
         InferenceConfig(kv_bytes=kv_bytes)
+
+
+def test_a_pool_larger_than_the_machine_is_refused():
+    with pytest.raises(ConfigError, match=r"kv_bytes \d+ is more than the \d+ bytes that cpu has"):
+        tiny_model(module=MODULE, kv_bytes=1 << 50)

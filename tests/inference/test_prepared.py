@@ -206,3 +206,14 @@ def test_the_plain_weights_are_not_kept():
 
     assert not any(parameter is weight for parameter in module.parameters())
     assert len(gc.get_referrers(weight)) <= 1
+
+
+@pytest.mark.parametrize("columns", [33, 40, 50, 60, 72])
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_inputs_that_end_within_a_group_stay_whole(weights, columns):
+    """The kernels would read what is not theirs, and end the process."""
+    module = nn.Sequential(linear(96, columns))
+
+    prepare(module, weights=weights, device=CPU)
+
+    assert type(module[0]) is PackedLinear

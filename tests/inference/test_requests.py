@@ -4,10 +4,11 @@ import asyncio
 import dataclasses
 import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentmem.errors import ConfigError, InferenceError, QueueFullError
+from agentmem.errors import ConfigError, InferenceError, InvalidInputError, QueueFullError
 from agentmem.types import FinishReason
 from tests.inference.tiny import ask, model_with_blocks, random_ids, tiny_model, tiny_module
 
@@ -246,3 +247,46 @@ def test_threads_that_read_side_by_side_share_the_passes():
 def test_an_engine_that_could_run_nothing_is_a_config_error(setting):
     with pytest.raises(ConfigError, match="must be at least 1"):
         tiny_model(module=MODULE, **setting)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cache_salt", None),
+        ("cache_salt", b"x"),
+        ("priority", "high"),
+        ("priority", float("nan")),
+        ("keep", None),
+        ("token_ids", None),
+        ("token_ids", "abc"),
+        ("timeout_s", float("nan")),
+        ("timeout_s", "5"),
+    ],
+)
+def test_a_request_of_wrong_types_is_refused_as_it_is_made(field, value):
+    with pytest.raises(InvalidInputError, match=f"{field} must be a"):
+        dataclasses.replace(ask(random_ids(9), 4), **{field: value})
+
+
+@pytest.mark.parametrize("token_ids", [("a",), (1.0,), (True,), (1, None)])
+def test_token_ids_are_whole_numbers(token_ids):
+    with pytest.raises(InvalidInputError, match="a prompt is a tuple of token ids"):
+        tiny_model().generate(ask(token_ids, 4))
+
+
+@pytest.mark.parametrize("num", [0, -1, 1.5, "3", None, True, 9])
+def test_no_number_of_samples_but_a_sensible_one(num):
+    model = tiny_model(max_waiting=8)
+
+    with pytest.raises(InvalidInputError, match="num must be a whole number from 1 to 8"):
+        model.samples(ask(random_ids(9), 4), num)
+
+
+def test_two_threads_may_wait_for_one_request():
+    model = tiny_model()
+    pending = model.submit(ask(random_ids(9), 60))
+    with ThreadPoolExecutor(4) as pool:
+        results = [one.result() for one in [pool.submit(pending.result) for _ in range(4)]]
+
+    assert len({id(one) for one in results}) == 1
+    model.check()
