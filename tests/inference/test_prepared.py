@@ -14,6 +14,7 @@ from agentmem.inference.prepared import FusedRMSNorm, prepare
 from tests.end_to_end.test_architectures import KINDS
 from tests.inference.tiny import (
     greedy_batch,
+    greedy_ids,
     plain_ids,
     random_ids,
     tiny_model,
@@ -34,6 +35,15 @@ def numbers(*shape, dtype=torch.float32):
     return torch.randn(shape, generator=torch.Generator().manual_seed(2)).to(dtype)
 
 
+def exchanged(plain, weights):
+    """What a processor makes of a layer; not each has kernels for bfloat16."""
+    module = nn.Sequential(plain)
+    prepare(module, weights=weights, device=CPU)
+    if plain.weight.dtype == torch.float32:
+        assert type(module[0]) is (PackedLinear if weights == "auto" else QuantizedLinear)
+    return module[0]
+
+
 def distance(found, wanted):
     return float((found.float() - wanted.float()).norm() / wanted.float().norm())
 
@@ -46,7 +56,7 @@ def test_packed_weights_give_what_plain_ones_give(dtype, bias, shape):
     x = numbers(*shape, 64, dtype=dtype)
 
     with torch.inference_mode():
-        packed = PackedLinear(plain)
+        packed = exchanged(plain, "auto")
         found = packed(x)
 
     assert found.shape == (*shape, 96)
@@ -63,9 +73,10 @@ def test_quantized_weights_are_as_near_as_their_bits_allow(dtype, bias, bits, er
     few, many = numbers(1, MAX_QUANTIZED_ROWS, 64, dtype=dtype), numbers(2, 9, 64, dtype=dtype)
 
     with torch.inference_mode():
-        made = QuantizedLinear(plain, bits=bits)
+        made = exchanged(plain, f"int{bits}")
 
-        assert 0 < distance(made(few), plain(few)) < error
+        assert distance(made(few), plain(few)) < error
+        assert (distance(made(few), plain(few)) > 0) == isinstance(made, QuantizedLinear)
         assert distance(made(many), plain(many)) < 5e-3, "more rows take the whole weights"
         assert made(few).dtype == dtype
         assert torch.equal(made.weight, plain.weight)
@@ -162,6 +173,19 @@ def test_a_layer_that_the_kernels_do_not_take_stays_whole():
     assert type(module[0]) is PackedLinear, "40 is no multiple of 32"
     assert type(module[1]) is QuantizedLinear
     assert type(module[2]) in (nn.Linear, PackedLinear, QuantizedLinear)
+
+
+@pytest.mark.parametrize("weights", ["auto", "int8", "int4"])
+def test_where_there_are_no_kernels_layers_stay_plain(monkeypatch, weights):
+    def refuse(_weight):
+        raise RuntimeError("bf16 path needs the cpu support avx512bw, avx512vl and avx512dq")
+
+    monkeypatch.setattr("torch.ops.mkldnn._reorder_linear_weight", refuse)
+    module = tiny_module()
+    prepare(module, weights=weights, device=CPU)
+
+    assert not any(isinstance(one, PackedLinear | QuantizedLinear) for one in module.modules())
+    assert greedy_ids(tiny_model(module=module), random_ids(9), 4)[0]
 
 
 def test_plain_weights_are_left_alone():
