@@ -19,7 +19,7 @@ MIN_QUERIES = 24
 """Below this the library's kernel is as fast."""
 
 
-def blocked_attention(  # noqa: PLR0913 - what attention takes
+def blocked_attention(  # noqa: PLR0913 - torch's own attention takes seven
     query: Tensor,  # (batch, group, new, dim)
     key: Tensor,  # (batch, slots, dim)
     value: Tensor,

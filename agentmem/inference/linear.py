@@ -2,10 +2,11 @@
 Linear layers for the CPU, their weights in the form that its matrix kernels take.
 
 A plain layer lays its weights out anew on each call, which for a few rows takes longer than the
-product itself: packed once, a step of one row takes a half to a quarter of the time, and the
+product itself: packed once, a product with one row takes a half to a quarter of the time, and the
 numbers are those of the plain layer, but for the order in which they are summed.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ GROUP_SIZE = 32
 MAX_QUANTIZED_ROWS = 4
 """Above this the packed weights are as fast as the quantised ones."""
 
-_kernels: Any = torch.ops
+Quantized = tuple[Tensor | int, ...]
+"""What a kernel for quantised weights takes behind the rows."""
 
 
 class PackedLinear(nn.Module):
@@ -32,7 +34,8 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.bias = linear.bias
-        self._packed: Tensor = _kernels.mkldnn._reorder_linear_weight(linear.weight.detach())  # noqa: SLF001 - the only way in
+        self._multiply = _kernel("mkldnn::_linear_pointwise")
+        self._packed: Tensor = _kernel("mkldnn::_reorder_linear_weight")(linear.weight.detach())
 
     @property
     def weight(self) -> Tensor:
@@ -40,9 +43,7 @@ class PackedLinear(nn.Module):
         return self._packed.to_dense()
 
     def forward(self, x: Tensor) -> Tensor:  # (..., in) -> (..., out)
-        out: Tensor = _kernels.mkldnn._linear_pointwise(  # noqa: SLF001 - as above
-            x, self._packed, self.bias, "none", [], ""
-        )
+        out: Tensor = self._multiply(x, self._packed, self.bias, "none", [], "")
         return out
 
 
@@ -69,8 +70,8 @@ class QuantizedLinear(nn.Module):
         self.bits = bits
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.bias = linear.bias
-        quantize = _int8 if bits == 8 else _int4  # noqa: PLR2004 - as documented
-        self._values, self._scales = quantize(linear.weight.detach().float())
+        name, quantize = _FORMS[bits]
+        self._multiply, self._quantized = _kernel(name), quantize(linear.weight.detach().float())
         self._few(linear.weight.new_zeros((1, self.in_features)))
 
     @property
@@ -87,25 +88,33 @@ class QuantizedLinear(nn.Module):
 
     def _few(self, rows: Tensor) -> Tensor:  # (rows, in) -> (rows, out)
         # The kernels are written for bfloat16; in float32 they take ten times as long.
-        halves = rows.to(torch.bfloat16)
-        ops = _kernels.aten
-        if self.bits == 8:  # noqa: PLR2004 - as documented
-            out = ops._weight_int8pack_mm(halves, self._values, self._scales)  # noqa: SLF001 - as above
-        else:
-            out = ops._weight_int4pack_mm_for_cpu(halves, self._values, GROUP_SIZE, self._scales)  # noqa: SLF001 - as above
-        out = out.to(rows.dtype)
-        whole: Tensor = out if self.bias is None else out + self.bias
-        return whole
+        out: Tensor = self._multiply(rows.to(torch.bfloat16), *self._quantized).to(rows.dtype)
+        return out if self.bias is None else out + self.bias
 
 
-def _int8(weight: Tensor) -> tuple[Tensor, Tensor]:  # (out, in), (out,)
+def _kernel(name: str) -> Callable[..., Any]:
+    """
+    Give one of torch's kernels for the CPU; it offers them under names with an underscore alone.
+
+    Raises:
+        RuntimeError: torch was built without it.
+    """
+    space, _, operator = name.partition("::")
+    try:
+        kernel: Callable[..., Any] = getattr(getattr(torch.ops, space), operator)
+    except AttributeError as error:
+        raise RuntimeError(f"this build of torch has no kernel {name}") from error
+    return kernel
+
+
+def _int8(weight: Tensor) -> Quantized:  # (out, in), (out,)
     scales = weight.abs().amax(-1).clamp_(min=1e-12) / 127
     scales = scales.to(torch.bfloat16)
     values = torch.round(weight / scales.float()[:, None]).clamp_(-127, 127)
     return values.to(torch.int8), scales
 
 
-def _int4(weight: Tensor) -> tuple[Tensor, Tensor]:
+def _int4(weight: Tensor) -> Quantized:
     """Give each weight as ``scale * (value - 8) + offset``, values from 0 to 15."""
     groups = weight.view(weight.shape[0], -1, GROUP_SIZE)  # (out, groups, GROUP_SIZE)
     low, high = groups.amin(-1), groups.amax(-1)
@@ -113,5 +122,12 @@ def _int4(weight: Tensor) -> tuple[Tensor, Tensor]:
     offsets = (low + 8 * scales.float()).to(torch.bfloat16)
     values = torch.round((groups - offsets.float()[..., None]) / scales.float()[..., None]) + 8
     values = values.clamp_(0, 15).to(torch.int32).view(weight.shape)
-    packed: Tensor = _kernels.aten._convert_weight_to_int4pack_for_cpu(values, 1)  # noqa: SLF001 - as above
-    return packed, torch.stack([scales, offsets], -1).transpose(0, 1).contiguous()
+    packed = _kernel("aten::_convert_weight_to_int4pack_for_cpu")(values, 1)
+    return packed, GROUP_SIZE, torch.stack([scales, offsets], -1).transpose(0, 1).contiguous()
+
+
+_FORMS: dict[int, tuple[str, Callable[[Tensor], Quantized]]] = {
+    8: ("aten::_weight_int8pack_mm", _int8),
+    4: ("aten::_weight_int4pack_mm_for_cpu", _int4),
+}
+"""By bits: the kernel, and what makes of weights what it takes."""
