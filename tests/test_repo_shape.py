@@ -1,4 +1,4 @@
-"""The house rules on size: a file under 300 lines, a function under 50."""
+"""The house rules on size: a file of at most 500 lines, a function of at most 50."""
 
 import ast
 from pathlib import Path
@@ -14,12 +14,12 @@ FILES = sorted(
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_stays_under_300_lines(path):
-    assert len(path.read_text().splitlines()) <= 300
+def test_a_file_has_at_most_500_lines(path):
+    assert len(path.read_text().splitlines()) <= 500
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_function_stays_under_50_lines(path):
+def test_a_function_has_at_most_50_lines(path):
     functions = [
         node
         for node in ast.walk(ast.parse(path.read_text()))
