@@ -46,6 +46,7 @@ from agentmem.types.prompt import (
     common_prefix,
     freeze,
 )
+from agentmem.types.reasoning import split_reasoning
 from agentmem.types.recalled import RecalledHit
 from agentmem.types.sessions import (
     MAX_NAME_CHARS,
@@ -105,4 +106,5 @@ __all__ = [
     "common_prefix",
     "freeze",
     "repair_text",
+    "split_reasoning",
 ]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NewType
 
 from agentmem.errors import InvalidInputError
+from agentmem.types.reasoning import split_reasoning
 from agentmem.types.text import check_text
 
 SessionId = NewType("SessionId", int)
@@ -152,7 +153,8 @@ class Message:
             raise InvalidInputError("tool_call_id is empty")
         if self.name is not None:
             check_text("name", self.name)
-        if self.is_blank and self.role in (Role.USER, Role.ASSISTANT) and not self.tool_calls:
+        says_nothing = self.is_blank and not self.tool_calls and not self._thinks
+        if says_nothing and self.role in (Role.USER, Role.ASSISTANT):
             raise InvalidInputError(f"the {self.role} message is empty: there is nothing to store")
         ids = [call.id for call in self.tool_calls]
         if len(set(ids)) != len(ids):
@@ -171,6 +173,23 @@ class Message:
             if not isinstance(part, ReasoningPart)
         )
         return "\n".join(shown)
+
+    @property
+    def memory_text(self) -> str:
+        """
+        What summaries, indexes and recall may use: the text without thoughts.
+
+        A thought that stands in the text itself, between the marks of its family, is left out of
+        what a model wrote; in other roles such marks are a quotation.
+        """
+        return split_reasoning(self.text)[1] if self.role is Role.ASSISTANT else self.text
+
+    @property
+    def _thinks(self) -> bool:
+        """Whether an answer has a thought, which need not lead to words."""
+        return self.role is Role.ASSISTANT and any(
+            isinstance(part, ReasoningPart) and part.text.strip() for part in self.parts
+        )
 
     @property
     def is_blank(self) -> bool:

@@ -1,0 +1,174 @@
+"""
+Thoughts of a model in plain text, told from its answer by the marks of the known families.
+
+Only for what a model wrote: in a user's text the same marks are a quotation.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+_NAMES = "think|thinking|thought|thoughts|reasoning|seed:think|antthinking"
+
+# Each family: what opens a thought, what closes it.
+_FAMILIES = (
+    # DeepSeek, Qwen, GLM, SmolLM3, Granite, Nemotron, Seed, EXAONE, Reka
+    (rf"<\s*(?:{_NAMES})(?:\s[^<>]*)?>", rf"<\s*/\s*(?:{_NAMES})\s*>"),
+    # Magistral
+    (r"\[THINK\]", r"\[/THINK\]"),
+    # Command A
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
+    # OpenThinker, Sky-T1
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    # Kimi
+    ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
+    # Apertus
+    (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
+    # Gemma 4
+    (r"<\|channel>\s*thought\b", r"<channel\|>"),
+)
+_MARK = re.compile(
+    "|".join(
+        f"(?P<open{number}>{opens})|(?P<close{number}>{closes})"
+        for number, (opens, closes) in enumerate(_FAMILIES)
+    ),
+    re.IGNORECASE,
+)
+_FIRST = ("<", "[", "\u25c1")
+"""What every mark begins with: most texts have none of them."""
+
+# What some families put around the answer that follows a thought.
+_FRAME = re.compile(
+    r"\A\s*(?:<answer>(?P<answer>.*)</answer>"
+    r"|<\|START_RESPONSE\|>(?P<response>.*?)(?:<\|END_RESPONSE\|>)?"
+    r"|<\|begin_of_solution\|>(?P<solution>.*?)(?:<\|end_of_solution\|>)?)\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_QUOTES = "'\"\u201c\u201d\u2018\u2019\u00ab\u00bb"
+
+# gpt-oss writes each part of an answer in a channel of its own.
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>\s*assistant[^<]*)?"
+    r"<\|channel\|>\s*(?P<name>analysis|commentary|final)(?P<to>[^<]*)"
+    r"(?:<\|constrain\|>[^<]*)?<\|message\|>"
+    r"(?P<text>.*?)(?:<\|end\|>|<\|return\|>|(?=<\|call\|>|<\|start\|>|<\|channel\|>)|\Z)",
+    re.DOTALL,
+)
+# The same once a decoder has left out the control tokens.
+_BARE_CHANNELS = re.compile(
+    r"\A\s*analysis(?:(?P<thought>.*?)assistantfinal(?P<answer>.*)|(?P<cut>[A-Z].*))\Z", re.DOTALL
+)
+# Granite 3.2
+_SPOKEN = re.compile(
+    r"\A\s*Here(?: is|'s) my thought process:(?P<thought>.*?)"
+    r"(?:Here(?: is|'s) my response:(?P<answer>.*))?\Z",
+    re.DOTALL,
+)
+
+# What is left may spell a mark anew, as in "<th<think></think>ink>".
+_MAX_ROUNDS = 8
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """
+    Return the thoughts in *text*, which a model wrote, and the answer without them.
+
+    A thought may be closed, cut off, nested or repeated, and its opening mark may have stood in
+    the prompt: what comes before a closing mark alone is a thought. Marks in code and in quotation
+    marks are part of the answer. Without thoughts *text* comes back as it was.
+    """
+    thoughts: list[str] = []
+    for _ in range(_MAX_ROUNDS):
+        if (found := _split_once(text)) is None:
+            break
+        thoughts.append(found[0].strip())
+        text = found[1]
+    return "\n\n".join(thought for thought in thoughts if thought), text
+
+
+def _split_once(text: str) -> tuple[str, str] | None:
+    """Return thoughts and answer; None where *text* has no thought."""
+    if "<|channel|>" in text and _CHANNEL.search(text):
+        return _split_channels(text)
+    for pattern in (_BARE_CHANNELS, _SPOKEN):
+        if found := pattern.match(text):
+            parts = found.groupdict()
+            return parts["thought"] or parts.get("cut") or "", (parts["answer"] or "").strip()
+    return _split_marks(text) if any(first in text for first in _FIRST) else None
+
+
+def _split_channels(text: str) -> tuple[str, str]:
+    thoughts: list[str] = []
+    said: list[str] = []
+    end = 0
+    for part in _CHANNEL.finditer(text):
+        said.append(text[end : part.start()])
+        end = part.end()
+        if part["name"] == "analysis":
+            thoughts.append(part["text"].strip())
+        elif "to=" in part["to"]:
+            # A call that was left as text: it is neither thought nor answer, and is not lost.
+            said.append(f"{part['to'].strip()} {part['text']}")
+        else:
+            said.append(part["text"])
+    said.append(text[end:])
+    answer = "\n\n".join(piece.strip() for piece in said if piece.strip())
+    return "\n\n".join(thoughts), answer
+
+
+def _split_marks(text: str) -> tuple[str, str] | None:
+    pieces: list[str] = []
+    is_thought: list[bool] = []
+    depth, quoted, begin = 0, 0, 0
+    opens = False
+    for mark, is_quoted in _marks(text):
+        is_open = (mark.lastgroup or "").startswith("open")
+        if is_quoted and not depth and (is_open or quoted):
+            quoted += 1 if is_open else -1
+            continue
+        opens = is_open
+        pieces.append(text[begin : mark.start()])
+        begin = mark.end()
+        if not opens and not depth:
+            is_thought = [True] * len(pieces)
+            continue
+        is_thought.append(depth > 0)
+        depth += 1 if opens else -1
+    if not pieces:
+        return None
+    # What follows the last closing mark is the answer, however many marks a thought has named.
+    pieces.append(text[begin:])
+    is_thought.append(opens)
+    thoughts = [p.strip() for p, thought in zip(pieces, is_thought, strict=True) if thought]
+    said = [p for p, thought in zip(pieces, is_thought, strict=True) if not thought]
+    answer = _unframed(_joined(said))
+    ends_in_thought = opens or not said[-1].strip()
+    return "\n\n".join(filter(None, thoughts)), answer.rstrip() if ends_in_thought else answer
+
+
+def _marks(text: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """Return each mark, and whether it only stands there as code or as a quotation."""
+    spans = [found.span() for found in _CODE.finditer(text)] if "`" in text else []
+    at = 0
+    for mark in _MARK.finditer(text):
+        while at < len(spans) and spans[at][1] <= mark.start():
+            at += 1
+        in_code = at < len(spans) and spans[at][0] <= mark.start()
+        before = text[mark.start() - 1 : mark.start()]
+        after = text[mark.end() : mark.end() + 1]
+        yield mark, in_code or bool(before and after and before in _QUOTES and after in _QUOTES)
+
+
+def _joined(said: Sequence[str]) -> str:
+    """Join what stood around thoughts; white space beside a thought goes with it, but for one."""
+    answer = ""
+    for piece in said:
+        answer += piece.lstrip() if not answer or answer[-1].isspace() else piece
+    return answer
+
+
+def _unframed(answer: str) -> str:
+    found = _FRAME.match(answer)
+    if found is None:
+        return answer
+    return next(part for part in found.groups() if part is not None).strip()
