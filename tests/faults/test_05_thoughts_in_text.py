@@ -66,7 +66,7 @@ def test_a_thought_that_leads_to_no_answer_leaves_none(family):
         ("a</think>b</think>c", "a\n\nb", "c"),
         ("<think></think>a", "", "a"),
         ("<think>```py\na</think>Run ```py\nb```", "```py\na", "Run ```py\nb```"),
-        ("<th<think>a</think>ink>b</think>c", "a\n\nb", "c"),
+        ("<th<think>a</think>ink>b", "a\n\nb", ""),
     ],
 )
 def test_thoughts_are_nested_repeated_and_stand_anywhere(text, thought, answer):
