@@ -28,6 +28,7 @@ from agentmem.types import (
     Span,
     StoredMessage,
     Summary,
+    Tier,
     Turn,
     freeze,
 )
@@ -178,26 +179,35 @@ class Assembler:
     def _reuse(
         self, view: BranchView, draft: Draft, layout: Sequence[Span], token_ids: Sequence[int]
     ) -> Reuse:
-        if view.before is None:
+        before = view.before
+        if before is None:
             return Reuse(common_tokens=0, broken_by=view.fresh)
 
         def shared(num_shown: int | None, *, is_whole: bool = False) -> int:
             if num_shown is None:
-                # One of the two goes on after the pins, and the other may end there.
-                ways = (replace(draft, summaries=()).system, draft.pins_and_heading)
-                return min(self._renderer.shared(token_ids, system) for system in ways)
-            transcript = [*draft.system, *draft.in_place(draft.window[:num_shown])]
+                return self._shared_head(before, draft, token_ids)
+            transcript = [*draft.head, *draft.in_place(draft.window[:num_shown])]
             # The whole prompt before ended with the generation prompt, which the next message
             # usually begins with.
             return self._renderer.shared(token_ids, transcript, generate=is_whole)
 
         return find_reuse(
-            view.before,
+            before,
             pins=pin_versions(view.pins),
             layout=layout,
             window=draft.window,
             shared=shared,
         )
+
+    def _shared_head(self, before: Before, draft: Draft, token_ids: Sequence[int]) -> int:
+        """Count what the prompt shares with *before*, which has other summaries or none."""
+        if any(span.tier is Tier.SUMMARY for span in before.layout):
+            return self._renderer.shared(token_ids, draft.system_and_heading)
+        # It went on with its window where this one has its summaries.
+        shown = (s.first for s in before.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
+        first = draft.loaded.get(next(shown, 0))
+        begin = [*draft.system, *([] if first is None else [first.message])]
+        return self._renderer.shared(token_ids, begin)
 
     def _count_stored(self, stored: StoredMessage) -> int:
         return self._renderer.count(stored.message)

@@ -1,7 +1,6 @@
 """Counts and renders drafts through the model's own template."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agentmem.context.draft import Block, Draft
 from agentmem.context.pieces import Unit
@@ -80,17 +79,16 @@ class Renderer:
         Tiers are cut where the render of a longer list goes on from a shorter one, so that the
         numbers add up to the prompt even where a template merges or rewrites.
         """
-        pinned = self.length(replace(draft, summaries=()).system)
-        system = self._until(draft, len(draft.system))
-        recent, current = draft.in_place(draft.recent), draft.in_place(draft.current)
-        # Without a system message some templates put a text of their own before the first one.
-        own = 0
-        if not draft.system and draft.messages:
-            first = draft.messages[0]
-            own = max(0, self.length([first]) - self._counter.count(first))
-        parts = ((Tier.RECENT, recent), (Tier.RETRIEVED, draft.recalled), (Tier.CURRENT, current))
-        tiers = {Tier.PINNED: pinned, Tier.SUMMARY: system - pinned}
-        num_so_far, end = len(draft.system), system + own
+        own = self._own(draft)
+        parts = (
+            (Tier.PINNED, draft.system),
+            (Tier.SUMMARY, draft.summary),
+            (Tier.RECENT, draft.in_place(draft.recent)),
+            (Tier.RETRIEVED, draft.recalled),
+            (Tier.CURRENT, draft.in_place(draft.current)),
+        )
+        tiers: dict[Tier, int] = {}
+        num_so_far, end = 0, own
         for tier, messages in parts:
             num_so_far += len(messages)
             now = self._until(draft, num_so_far) if messages else end
@@ -104,6 +102,13 @@ class Renderer:
             tiers[tier] -= size
             tiers[Tier.RETRIEVED] += size
         return tiers
+
+    def _own(self, draft: Draft) -> int:
+        """Count the text of its own that the template puts first where there are no pins."""
+        if draft.system or not draft.messages:
+            return 0
+        first = draft.messages[0]
+        return max(0, self.length([first]) - self._counter.count(first))
 
     def _until(self, draft: Draft, number: int) -> int:
         """Count the tokens of the first *number* messages of *draft* as a transcript."""
