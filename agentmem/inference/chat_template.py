@@ -5,15 +5,17 @@ What the template takes is found out once, by `template_probes`; what it does no
 another way, by `transcript`.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import date
+from typing import Any, Self
 
 from jinja2.exceptions import TemplateError
 
 from agentmem.errors import TranscriptError
 from agentmem.inference.compiled_template import compile_template
-from agentmem.inference.template_probes import find_traits, only_appends
+from agentmem.inference.template_date import DEFAULT_DATE, date_variables, with_named_date
+from agentmem.inference.template_probes import find_traits, only_appends, write_opening
 from agentmem.inference.transcript import Entry, Escape, Traits, Transcript
 from agentmem.types import Message, Role
 
@@ -23,18 +25,6 @@ PLAIN_TEMPLATE = (
 )
 """For models that come without one."""
 
-# Some templates write today's date. The same messages must give the same prompt tomorrow, so it
-# is always the same day for them: as a variable, and as a function that they may call.
-_DATE = datetime(2024, 7, 26, tzinfo=UTC)
-_DATE_TEXT = _DATE.strftime("%d %b %Y")
-_CLOCK = "strftime_now"
-_STOPPED_CLOCK = (
-    f"{{%- macro {_CLOCK}(format) -%}}{{{{- format"
-    + "".join(
-        f" | replace('%{code}', '{_DATE.strftime('%' + code)}')" for code in "aAbBdejHIMpSYmy"
-    )
-    + " -}}{%- endmacro +%}"
-)
 _END_OF_THOUGHT = "</think>"
 _REFUSALS = (TemplateError, TypeError, ValueError, LookupError)
 
@@ -53,11 +43,20 @@ class ChatTemplate:
         if isinstance(source, Mapping):
             source = source.get("default") or next(iter(source.values()))
         source = source or PLAIN_TEMPLATE
-        self.source: str = (_STOPPED_CLOCK if _CLOCK in source else "") + source
+        self.source: str = with_named_date(source)
+        self._date_variables = date_variables(DEFAULT_DATE)
         self._strips_thought = _END_OF_THOUGHT in self.source
         self._compiled = compile_template(self.source)
         self.traits = find_traits(self._write_probe)
         self.is_concatenative = only_appends(self._write_probe, self.traits)
+        self.opening = write_opening(self._write_probe, self.traits)
+
+    def at_date(self, day: date) -> Self:
+        """Return the template that prints *day*; this one where it would print the same."""
+        other = copy.copy(self)
+        other._date_variables = date_variables(day)  # noqa: SLF001 - a copy of this one
+        other.opening = write_opening(other._write_probe, other.traits)  # noqa: SLF001
+        return self if other.opening == self.opening else other
 
     def write(
         self,
@@ -126,7 +125,7 @@ class ChatTemplate:
                 tools=None,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
-                date_string=_DATE_TEXT,
+                **self._date_variables,
             )
         except _REFUSALS as error:
             raise _refusal(error) from error
@@ -139,7 +138,7 @@ class ChatTemplate:
                 chat_template=self.source,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
-                date_string=_DATE_TEXT,
+                **self._date_variables,
             )
         except _REFUSALS as error:
             raise _refusal(error) from error

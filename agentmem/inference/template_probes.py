@@ -85,6 +85,17 @@ def only_appends(write: Write, traits: Traits) -> bool:
     )
 
 
+def write_opening(write: Write, traits: Traits) -> tuple[str, ...]:
+    """Return how short transcripts are written, which has whatever the template says by itself."""
+    texts = []
+    for shape in ("u", "su", "ucra"):
+        try:
+            texts.append(write(_probe(shape), traits, add_generation_prompt=True))
+        except TranscriptError:
+            texts.append("")
+    return tuple(texts)
+
+
 def _shows(write: Write, probe: Sequence[Message], traits: Traits) -> bool:
     try:
         text = write(probe, traits, add_generation_prompt=True)

@@ -1,11 +1,16 @@
 """Counts, renders and splices exactly as the local model will see it."""
 
+import copy
 import hashlib
 import json
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import chain
 from typing import Any
+from weakref import WeakValueDictionary
 
 from agentmem.errors import TranscriptError
 from agentmem.inference.chat_template import ChatTemplate
@@ -21,6 +26,7 @@ _VERSION = "2"
 
 _PRIVATE_USE = tuple(map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))))
 _MAX_REMEMBERED = 8192
+_MAX_DAYS = 32
 _MAX_RENDERS = 32
 """A prompt takes about eight renders; half of the long ones are of the prompt before."""
 
@@ -41,6 +47,11 @@ class ChatTokenizer:
         self._template = ChatTemplate(tokenizer)
         self._encoder = Encoder(tokenizer, self._template.source)
         self._fingerprint = _fingerprint(tokenizer, self._template.source)
+        self._start()
+        self._dated = _Dated(self)
+
+    def _start(self) -> None:
+        """Begin to remember what is worked out; nothing is worked out yet."""
         self._pieces = Pieces(self._encoder, self._write_marked)
         self._shown = Remembered(self._show, _MAX_REMEMBERED)
         self._counted = Remembered(self._count, _MAX_REMEMBERED)
@@ -48,6 +59,23 @@ class ChatTokenizer:
         self._rewritten = Remembered(self._count_rewritten, _MAX_REMEMBERED)
         self._num_rewritten = 0
         self._spells = Remembered(self._spells_text, _MAX_REMEMBERED)
+
+    def at_date(self, day: date) -> "ChatTokenizer":
+        """
+        Return the counter that renders as on *day*: this one where the template prints no date.
+
+        Without it a template that prints one prints 26 July 2024. Counters of days that print
+        the same are one, with one fingerprint; all share what is remembered of the tokenizer.
+        """
+        return self._dated.at(day)
+
+    def _with_template(self, template: ChatTemplate) -> "ChatTokenizer":
+        other = copy.copy(self)
+        other._template = template  # noqa: SLF001 - a copy of this one
+        said = "\0".join((self._fingerprint, *template.opening))
+        other._fingerprint = hashlib.sha256(said.encode()).hexdigest()[:32]  # noqa: SLF001
+        other._start()  # noqa: SLF001
+        return other
 
     @property
     def fingerprint(self) -> str:
@@ -73,6 +101,8 @@ class ChatTokenizer:
     def num_rewritten(self) -> int:
         """
         How many answers of this model were shown to it in other ids than it generated.
+
+        Those at a date are counted by the counter of that date.
 
         The template showed other text than was generated, and what it writes wins.
         """
@@ -146,7 +176,15 @@ class ChatTokenizer:
         return parts
 
     def forget(self) -> None:
-        """Drop every text that is remembered to save work; it is worked out again when needed."""
+        """
+        Drop every text that is remembered to save work; it is worked out again when needed.
+
+        The counters of all dates forget together.
+        """
+        for counter in self._dated.counters():
+            counter._forget()  # noqa: SLF001 - another one of this class
+
+    def _forget(self) -> None:
         remembered = (self._counted, self._rendered, self._rewritten, self._spells, self._shown)
         for cache in remembered:
             cache.clear()
@@ -252,6 +290,47 @@ class ChatTokenizer:
         # Behind a token, as in a prompt: some leave out the space that a text begins with.
         anchor = sorted(self.control_ids)[:1]
         return self.decode([*anchor, *token_ids]) == self.decode(anchor) + text
+
+
+class _Dated:
+    """
+    The counters of one model by what their template prints; the last used days are kept.
+
+    Args:
+        plain: the counter for which no day was named.
+    """
+
+    def __init__(self, plain: ChatTokenizer) -> None:
+        self._plain = plain
+        self._lock = threading.Lock()
+        self._by_day: OrderedDict[date, ChatTokenizer] = OrderedDict()
+        # A session may hold the counter of a day that is not kept here any more.
+        self._alive: WeakValueDictionary[tuple[str, ...], ChatTokenizer] = WeakValueDictionary()
+
+    def at(self, day: date) -> ChatTokenizer:
+        """Return the counter for *day*."""
+        with self._lock:
+            if (known := self._by_day.get(day)) is None:
+                known = self._by_day[day] = self._make(day)
+            self._by_day.move_to_end(day)
+            while len(self._by_day) > _MAX_DAYS:
+                self._by_day.popitem(last=False)
+            return known
+
+    def counters(self) -> list[ChatTokenizer]:
+        """Return all counters that are in use."""
+        with self._lock:
+            return [self._plain, *self._alive.values()]
+
+    def _make(self, day: date) -> ChatTokenizer:
+        plain = self._plain._template  # noqa: SLF001 - these are made here
+        template = plain.at_date(day)
+        if template is plain:
+            return self._plain
+        counter = self._alive.get(template.opening)
+        if counter is None:
+            counter = self._alive[template.opening] = self._plain._with_template(template)  # noqa: SLF001
+        return counter
 
 
 def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:

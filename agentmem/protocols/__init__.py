@@ -2,10 +2,12 @@
 
 from agentmem.protocols.models import (
     Chunk,
+    DatedCounter,
     GenerationRequest,
     LanguageModel,
     RenderedChat,
     TokenCounter,
+    counter_at,
 )
 from agentmem.protocols.policies import (
     AutoPin,
@@ -37,6 +39,7 @@ __all__ = [
     "Archive",
     "AutoPin",
     "Chunk",
+    "DatedCounter",
     "Discardable",
     "Domain",
     "Embedding",
@@ -54,4 +57,5 @@ __all__ = [
     "Summarizer",
     "TokenCounter",
     "VectorTable",
+    "counter_at",
 ]

@@ -2,8 +2,9 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from math import isnan
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agentmem.config import Sampling
 from agentmem.errors import InvalidInputError
@@ -50,6 +51,26 @@ class TokenCounter(Protocol):
         Good enough to choose by; what was chosen is rendered and counted as a whole.
         """
         ...
+
+
+@runtime_checkable
+class DatedCounter(TokenCounter, Protocol):
+    """A counter whose template may print a date; others need no such method."""
+
+    def at_date(self, day: date) -> TokenCounter:
+        """
+        Return the counter that renders as on *day*.
+
+        It shares what it remembers with all other counters whose template prints the same.
+        Fingerprints differ only where what is printed does: a template without a date returns
+        the counter itself.
+        """
+        ...
+
+
+def counter_at(counter: TokenCounter, day: date) -> TokenCounter:
+    """Return *counter* as on *day*; itself where it knows no dates."""
+    return counter.at_date(day) if isinstance(counter, DatedCounter) else counter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
