@@ -19,7 +19,9 @@ from tests.builders import NOON, stored
 
 class Replay:
     def __init__(self, budget, pins=(), policy=None, counter=None):
-        self.assembler = Assembler(counter or WordCounter(), budget, policy)
+        self.budget = budget
+        self.counter = counter or WordCounter()
+        self.assembler = Assembler(self.counter, budget, policy)
         self.pins = tuple(pins)
         self.messages = ()
         self.assemblies = []

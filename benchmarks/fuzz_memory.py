@@ -1,0 +1,229 @@
+"""
+Play a random session of a `Memory`, as an agent might drive it, and check each prompt of it.
+
+Parallel calls are answered in any order, in part, late or never; subtasks of each kind promote
+texts and results; pins come and go, messages are deleted, questions are asked again, pictures and
+thoughts are sent. Half of the sessions recall by words.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from fuzz_checks import Said, check_prompt
+from fuzz_talk import Talk
+
+from agentmem import Memory
+from agentmem.config import Budget
+from agentmem.context import DiscardOldResults, PinTask, Policy
+from agentmem.errors import (
+    AgentMemError,
+    ContextOverflowError,
+    PinNotFoundError,
+    TranscriptError,
+)
+from agentmem.retrieval import HybridRetriever
+from agentmem.testing import WordCounter
+from agentmem.types import Inherit, Message, PinScope, Role
+
+_DEPTH = 2
+_COUNTER = WordCounter()
+
+
+@cache
+def _memory(number: int, policy: Policy, *, recalls: bool) -> Memory:
+    """Return a memory that some sessions share: making tables takes longer than a session."""
+    assert number >= 0
+    retriever = HybridRetriever() if recalls else None
+    return Memory.open("sqlite://", counter=_COUNTER, policy=policy, retriever=retriever)
+
+
+_POLICIES = (
+    Policy(),
+    Policy(keep_recalled=True),
+    Policy(summarizer=None),
+    Policy(discardable=DiscardOldResults()),
+    Policy(recall_sessions=True),
+    Policy(auto_pin=PinTask(max_chars=200)),
+)
+
+
+class Player:
+    """Plays one branch and its subtasks; all of a session share their *faults*."""
+
+    def __init__(self, branch: Any, talk: Talk, budget: Budget, faults: Counter[str]) -> None:
+        self.branch = branch
+        self.talk = talk
+        self.budget = budget
+        self.faults = faults
+        self.rng = talk.rng
+        self.open: list[str] = []
+        self.closed: list[str] = []
+        """Calls that the talk went on without."""
+
+    def play(self, steps: int, depth: int = 0) -> None:
+        """Take *steps* random steps, with a prompt after most of them."""
+        moves: Sequence[tuple[Callable[[], None], int]] = (
+            (self.ask, 10),
+            (self.answer, 8),
+            (self.call, 8),
+            (self.finish_calls, 8),
+            (self.answer_one_call, 4),
+            (self.answer_late, 2),
+            (self.change_pins, 2),
+            (self.delete, 1 if depth == 0 else 0),
+            (lambda: self.subtask(depth), 3 if depth < _DEPTH else 0),
+            (self.slide, 1),
+        )
+        self.ask()
+        for _ in range(steps):
+            (move,) = self.rng.choices([m for m, _ in moves], [weight for _, weight in moves])
+            move()
+            if self.rng.random() < 0.7:
+                self.check()
+
+    def say(self, message: Message, **more: Any) -> None:
+        if message.role is not Role.TOOL and self.open:
+            self.closed += self.open
+            self.open = []
+        self.branch.append(
+            message.role,
+            message.parts,
+            tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
+            name=message.name,
+            **more,
+        )
+        self.open += [call.id for call in message.tool_calls]
+
+    def ask(self) -> None:
+        self.say(self.talk.user(self.talk.size()))
+
+    def answer(self) -> None:
+        self.say(self.talk.answer(self.talk.size() // 2))
+
+    def call(self) -> None:
+        self.say(self.talk.calling())
+
+    def finish_calls(self) -> None:
+        self.rng.shuffle(self.open)
+        while self.open:
+            self.answer_one_call()
+
+    def answer_one_call(self) -> None:
+        if self.open:
+            call_id = self.open.pop(self.rng.randrange(len(self.open)))
+            self.say(self.talk.result(call_id))
+
+    def answer_late(self) -> None:
+        if self.closed and not self.open:
+            call_id = self.closed.pop(self.rng.randrange(len(self.closed)))
+            try:
+                self.say(self.talk.result(call_id))
+            except TranscriptError:
+                self.faults["late_refused"] += 1
+
+    def change_pins(self) -> None:
+        key = self.rng.choice(("role", "limit"))
+        scope = self.rng.choice((PinScope.SESSION, PinScope.BRANCH))
+        large = self.rng.random() < 0.2
+        words = self.rng.randrange(1, max(2, self.talk.window // (2 if large else 10)))
+        try:
+            if self.rng.random() < 0.6:
+                self.branch.pin(key, f"p {self.talk.text('N', words)}", scope=scope)
+            elif self.rng.random() < 0.5:
+                self.branch.unpin(key, scope=scope)
+            else:
+                self.branch.undo_pin(key, scope=scope)
+        except PinNotFoundError:
+            self.faults["no_pin"] += 1
+
+    def delete(self) -> None:
+        head = self.branch.branch.head
+        if head:
+            self.branch.delete_message(self.rng.randrange(1, head + 1))
+
+    def slide(self) -> None:
+        self._prompt(lambda: self.branch.fold(budget=self.budget))
+
+    def subtask(self, depth: int) -> None:
+        inherit = self.rng.choice(tuple(Inherit))
+        task = self.branch.subtask(f"t{self.talk.mark('P')}", inherit=inherit)
+        player = Player(task, self.talk, self.budget, self.faults)
+        player.play(self.rng.randrange(1, 6), depth + 1)
+        player.check()
+        if self.rng.random() < 0.2:
+            # The parent goes on while its subtask works.
+            self.rng.choice((self.ask, self.answer_one_call))()
+        if self.rng.random() < 0.15:
+            task.discard()
+            return
+        if self.rng.random() < 0.7:
+            task.promote(f"a {self.talk.text('P', self.rng.randrange(1, 30))}")
+        waiting = [*self.open, *self.closed[:1]]
+        if waiting and self.rng.random() < 0.6:
+            call_id = self.rng.choice(waiting)
+            task.promote(self.talk.result(call_id).text or "nothing", tool_call_id=call_id)
+            self.open = [i for i in self.open if i != call_id]
+            self.closed = [i for i in self.closed if i != call_id]
+        try:
+            task.end()
+        except TranscriptError:
+            self.faults["wrong_errors"] += 1
+            task.discard()
+
+    def check(self) -> None:
+        """Assemble twice and check what came."""
+        prompt = self._prompt(lambda: self.branch.assemble(budget=self.budget))
+        if prompt is None:
+            return
+        self.faults["prompts"] += 1
+        said = Said(
+            messages=self.branch.messages(),
+            pins=self.branch.pins(),
+            counter=_COUNTER,
+            budget=self.budget,
+        )
+        self.faults.update(check_prompt(prompt, said))
+        again = self._prompt(lambda: self.branch.assemble(budget=self.budget))
+        self.faults["other_bytes"] += again is None or again.token_ids != prompt.token_ids
+
+    def _prompt(self, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except ContextOverflowError as error:
+            self.faults["errors"] += 1
+            tiers = error.tokens_by_tier
+            fixed = sum(tiers.get(tier, 0) for tier in ("pinned", "template", "current"))
+            self.faults["wrong_errors"] += fixed <= self.budget.prompt
+        except AgentMemError:
+            self.faults["wrong_errors"] += 1
+        return None
+
+
+def run_memory_session(seed: int) -> tuple[str, Counter[str]]:
+    """Play one random session; return the name of its group and its faults."""
+    rng = random.Random(seed)
+    window = rng.choice((80, 80, 128, 128, 256, 256, 512, 1024, 4096))
+    budget = Budget(
+        context=window + 8,
+        reply=8,
+        low_water=rng.choice((0.0, 0.3, 0.5, 0.8, 1.0)),
+        summary=rng.choice((0, 0.15, 0.4)),
+        retrieved=rng.choice((0, 0.1, 0.3)),
+    )
+    recalls = rng.random() < 0.5
+    policy = rng.choice(_POLICIES)
+    memory = _memory(seed // 200, policy, recalls=recalls)
+    talk = Talk(rng, window)
+    faults: Counter[str] = Counter()
+    for key in ("first", "second") if policy.recall_sessions else ("first",):
+        session = memory.session(key, user=f"u{seed}")
+        session.pin("role", f"p {talk.text('N', rng.randrange(1, max(2, window // 8)))}")
+        player = Player(session, talk, budget, faults)
+        player.play(rng.randrange(4, 24))
+        player.check()
+        faults["conservation_errors"] += sum(len(audit.problems) for audit in session.audit())
+    return "memory", faults
