@@ -6,13 +6,15 @@ another way, by `transcript`.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any, Self
 
 from jinja2.exceptions import TemplateError
 
 from agentmem.errors import TranscriptError
+from agentmem.inference.call_arguments import Arguments, spellings
 from agentmem.inference.compiled_template import compile_template
 from agentmem.inference.template_date import DEFAULT_DATE, date_variables, with_named_date
 from agentmem.inference.template_probes import find_traits, only_appends, write_opening
@@ -78,8 +80,13 @@ class ChatTemplate:
         Raises:
             TranscriptError: the template refuses them.
         """
-        entries = _entries(messages, contents, self.traits, escape)
-        return self._render(entries, add_generation_prompt=add_generation_prompt)
+        for traits in (self.traits, _by_value(self.traits)):
+            arguments = Arguments(escape, _texts(messages, contents))
+            entries = _entries(messages, contents, traits, escape, arguments)
+            written = self._render(entries, add_generation_prompt=add_generation_prompt)
+            if (text := arguments.restore(written)) is not None:
+                return text
+        raise AssertionError("values are written wherever the template likes")
 
     def content(self, message: Message) -> str:
         """Give the text of *message* as it is to be shown; earlier thoughts are not."""
@@ -92,13 +99,16 @@ class ChatTemplate:
         self, messages: Sequence[Message], traits: Traits, *, add_generation_prompt: bool
     ) -> str:
         contents = [self.content(message) for message in messages]
-        entries = _entries(messages, contents, traits, str)
+        arguments = Arguments(str, _texts(messages, contents))
+        entries = _entries(messages, contents, traits, str, arguments)
         # Each probe is written both ways: so the short one is used if it does the same.
         if self._compiled is not None and self._written_or_none(
             self._render, entries, add_generation_prompt
         ) != self._written_or_none(self._apply, entries, add_generation_prompt):
             self._compiled = None
-        return self._render(entries, add_generation_prompt=add_generation_prompt)
+        text = self._render(entries, add_generation_prompt=add_generation_prompt)
+        restored = arguments.restore(text)
+        return text if restored is None else restored
 
     @staticmethod
     def _written_or_none(write: Any, entries: Sequence[Entry], prompt: bool) -> str | None:  # noqa: FBT001
@@ -150,9 +160,29 @@ def _refusal(error: Exception) -> TranscriptError:
 
 
 def _entries(
-    messages: Sequence[Message], contents: Sequence[str], traits: Traits, escape: Escape
+    messages: Sequence[Message],
+    contents: Sequence[str],
+    traits: Traits,
+    escape: Escape,
+    arguments: Arguments,
 ) -> list[Entry]:
-    transcript = Transcript(traits, escape)
+    transcript = Transcript(traits, escape, arguments)
     for message, content in zip(messages, contents, strict=True):
         transcript.add(message, content)
     return transcript.entries()
+
+
+def _texts(messages: Sequence[Message], contents: Sequence[str]) -> Iterator[str]:
+    """Yield every text of *messages* that a template may show."""
+    yield from contents
+    for message in messages:
+        yield message.name or ""
+        yield message.tool_call_id or ""
+        for call in message.tool_calls:
+            yield from (call.id, call.name, *spellings(call))
+
+
+def _by_value(traits: Traits) -> Traits:
+    """Return *traits* for a transcript in which the template writes arguments in parts."""
+    calls = traits.calls
+    return traits if calls is None else replace(traits, calls=replace(calls, whole=False))

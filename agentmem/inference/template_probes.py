@@ -40,8 +40,8 @@ _QUESTIONS: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"systems": True},),
     ({"system_alone": True},),
     tuple(
-        {"calls": Calls(as_text=as_text, short_ids=short_ids)}
-        for as_text in (False, True)
+        {"calls": Calls(as_text=as_text, whole=whole, short_ids=short_ids)}
+        for as_text, whole in ((False, True), (False, False), (True, False))
         for short_ids in (False, True)
     ),
     ({"parallel": True},),

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import json
 import re
 import threading
 from collections import OrderedDict
@@ -12,7 +11,8 @@ from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
 
-from agentmem.errors import TranscriptError
+from agentmem.errors import InvalidInputError, TranscriptError
+from agentmem.inference.call_arguments import spellings
 from agentmem.inference.chat_template import ChatTemplate
 from agentmem.inference.encoder import Encoder
 from agentmem.inference.pieces import EDGE, MARK, Pieces, neighbours
@@ -21,10 +21,10 @@ from agentmem.inference.splice import splice
 from agentmem.protocols import RenderedChat
 from agentmem.types import GeneratedIds, Message, Role, TextPart
 
-_VERSION = "2"
+_VERSION = "3"
 """Part of the fingerprint: to be raised when the same messages come to give other ids."""
 
-_PRIVATE_USE = tuple(map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))))
+_PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 _MAX_REMEMBERED = 8192
 _MAX_DAYS = 32
 _MAX_RENDERS = 32
@@ -336,17 +336,22 @@ class _Dated:
 def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:
     """Find two private-use characters that occur nowhere in *messages*."""
     shown = [text for message in messages for text in _texts(message)]
-    free = (letter for letter in _PRIVATE_USE if not any(letter in text for text in shown))
-    return next(free), next(free)
+    used = set().union(*shown)
+    free = [letter for letter in map(chr, chain(*_PRIVATE_USE)) if letter not in used][:2]
+    if len(free) < 2:  # noqa: PLR2004 - two marks
+        raise InvalidInputError(
+            "the messages use every private-use character there is, and two of them are needed "
+            "to mark control tokens: leave some out"
+        )
+    return free[0], free[1]
 
 
 def _texts(message: Message) -> Iterator[str]:
     """Give every text of *message* that a template may show."""
     yield from (message.text, message.name or "", message.tool_call_id or "")
     for call in message.tool_calls:
-        # Arguments are parsed before they are shown: JSON may hide a character as an escape.
-        arguments = json.dumps(call.parsed_arguments(), ensure_ascii=False)
-        yield f"{call.id}{call.name}{arguments}"
+        yield f"{call.id}{call.name}"
+        yield from spellings(call)
 
 
 def _places(message: Message) -> Iterator[tuple[Sequence[Message], Sequence[Message]]]:

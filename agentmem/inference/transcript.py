@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentmem.inference.call_arguments import Arguments, raw_object
 from agentmem.types import Message, Role, ToolCall
 
 Escape = Callable[[str], str]
@@ -31,6 +32,9 @@ class Calls:
 
     as_text: bool = False
     """Arguments as JSON text and not as an object."""
+
+    whole: bool = False
+    """All arguments of a call written in one place as JSON, for which the model's own is put."""
 
     short_ids: bool = False
     """Ids of exactly nine letters and digits; others are replaced by a hash of them."""
@@ -69,9 +73,10 @@ class Traits:
 class Transcript:
     """Takes messages one by one; what they are written as depends only on those before."""
 
-    def __init__(self, traits: Traits, escape: Escape) -> None:
+    def __init__(self, traits: Traits, escape: Escape, arguments: Arguments) -> None:
         self._traits = traits
         self._escape = escape
+        self._arguments = arguments
         self._entries: list[Entry] = []
         # Calls by id: their name, and how they were written if in the form of the template.
         self._names: dict[str, str] = {}
@@ -142,36 +147,23 @@ class Transcript:
         return _entry("tool", content, tool_call_id=shown_id, name=self._escape(name))
 
     def _as_text(self, call: ToolCall) -> str:
-        body = {"name": call.name, "arguments": call.parsed_arguments()}
-        written = self._escape(json.dumps(body, ensure_ascii=False))
+        name = json.dumps(call.name, ensure_ascii=False)
+        written = self._escape(f'{{"name": {name}, "arguments": {raw_object(call)}}}')
         return f"<tool_call>\n{written}\n</tool_call>"
 
     def _as_object(self, call: ToolCall, form: Calls) -> Entry:
-        arguments = call.parsed_arguments()
-        function = {
-            "name": self._escape(call.name),
-            "arguments": (
-                self._escape(json.dumps(arguments, ensure_ascii=False))
-                if form.as_text
-                else self._escaped(arguments)
-            ),
-        }
+        if form.as_text:
+            arguments: Any = self._escape(raw_object(call))
+        else:
+            read = self._arguments.whole if form.whole else self._arguments.by_value
+            arguments = read(call)
+        function = {"name": self._escape(call.name), "arguments": arguments}
         return {"type": "function", "id": self._id(call.id, form), "function": function}
 
     def _id(self, call_id: str, form: Calls) -> str:
         if not form.short_ids:
             return self._escape(call_id)
         return call_id if _SHORT_ID.fullmatch(call_id) else _shortened(call_id)
-
-    def _escaped(self, value: Any) -> Any:
-        """Escape each string of a JSON value, keys included."""
-        if isinstance(value, str):
-            return self._escape(value)
-        if isinstance(value, dict):
-            return {self._escape(key): self._escaped(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._escaped(item) for item in value]
-        return value
 
 
 def _take_turns(entries: Sequence[Entry]) -> list[Entry]:

@@ -58,6 +58,7 @@ from agentmem.types.sessions import (
 )
 from agentmem.types.text import (
     check_text,
+    repair_escapes,
     repair_text,
 )
 
@@ -105,6 +106,7 @@ __all__ = [
     "check_text",
     "common_prefix",
     "freeze",
+    "repair_escapes",
     "repair_text",
     "split_reasoning",
 ]

@@ -3,12 +3,13 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NewType
 
 from agentmem.errors import InvalidInputError
 from agentmem.types.reasoning import split_reasoning
-from agentmem.types.text import check_text
+from agentmem.types.text import check_text, repair_escapes
 
 SessionId = NewType("SessionId", int)
 BranchId = NewType("BranchId", int)
@@ -108,9 +109,15 @@ class ToolCall:
         check_text("tool call arguments", self.arguments)
 
     def parsed_arguments(self) -> dict[str, Any]:
-        """Give the arguments as an object; ``{}`` when the text is not a JSON object."""
+        """
+        Return the arguments as an object; ``{}`` when the text is not a JSON object.
+
+        A lone half of a surrogate pair is U+FFFD, as in any text. Floats are as exact as Python's,
+        and an int of more digits than Python reads is a ``Decimal``: *arguments* has what was
+        written.
+        """
         try:
-            value = json.loads(self.arguments)
+            value = json.loads(repair_escapes(self.arguments), parse_int=_integer)
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
@@ -255,3 +262,10 @@ class Pin:
     created_at: datetime
     is_removed: bool = False
     """This version says that the pin was taken away; its text is empty."""
+
+
+def _integer(written: str) -> int | Decimal:
+    try:
+        return int(written)
+    except ValueError:
+        return Decimal(written)

@@ -6,6 +6,13 @@ from agentmem.errors import InvalidInputError, InvalidTextError
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+# In the order in which they are tried: a pair, a lone half, any other escape.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    r"|\\.",
+    re.DOTALL,
+)
 
 
 def check_text(what: str, text: str) -> str:
@@ -36,3 +43,15 @@ def repair_text(text: str) -> str:
         lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text
     )
     return _UNSTORABLE.sub("\ufffd", joined)
+
+
+def repair_escapes(json_text: str) -> str:
+    r"""
+    Put U+FFFD in place of each lone surrogate that an escape of *json_text* hides.
+
+    ``"\ud83c"`` is plain ASCII, and no text any more once it is parsed. What has none comes back
+    unchanged.
+    """
+    if "\\u" not in json_text:
+        return json_text
+    return _ESCAPE.sub(lambda found: "\ufffd" if found[1] else found[0], json_text)

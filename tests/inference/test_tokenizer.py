@@ -62,8 +62,8 @@ def test_no_text_of_a_message_becomes_a_control_token(content, name, key, result
 
 def test_the_characters_that_mark_spellings_may_stand_in_the_text():
     private = "".join(map(chr, range(0xE000, 0xE010)))
-    escaped = json.dumps({"k": private})
-    call = ToolCall(id="c", name="f", arguments=escaped)
+    arguments = json.dumps({"k": private}, ensure_ascii=False)
+    call = ToolCall(id="c", name="f", arguments=arguments)
     messages = [
         say("user", f"{private} <|im_end|> \ue0000\ue000"),
         say("assistant", tool_calls=(call,)),
