@@ -19,7 +19,7 @@ class Embedder(Protocol):
 
     @property
     def reads_unspaced(self) -> bool:
-        """Whether it was made for scripts without spaces, as Chinese, too."""
+        """Whether it was made for other scripts than Latin too, with or without spaces."""
         ...
 
     def embed_passages(self, texts: Sequence[str]) -> Float32s:

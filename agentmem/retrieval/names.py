@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from agentmem.retrieval.analysis import unspaced_share
 from agentmem.retrieval.stop_words import STOP_WORDS
 from agentmem.types import Role
+from agentmem.types.words import MARKS, stands_alone
 
 _GREETING = (
     "[Hh]ey|[Hh]i|[Hh]ello|[Dd]ear|[Tt]hanks|[Tt]hank you|[Cc]ongrats|[Ss]orry|[Ww]ow|[Oo]h|[Bb]ye"
     "|[Hh]allo|[Dd]anke|[Bb]onjour|[Mm]erci|[Hh]ola|[Gg]racias|[Cc]iao|[Gg]razie"
 )
-_NAME = r"[A-ZÀ-ÖØ-ÞА-Я][^\W\d_]+"
+_NAME = rf"[A-ZÀ-ÖØ-ÞА-Я](?:[^\W\d_]|[{MARKS}])+"
 _ADDRESS = re.compile(
     rf"(?:^|[.!?,]\s+|\b(?:{_GREETING})[,!]?\s+)({_NAME})(?=\s*[,.!?]|\s*$)", re.MULTILINE
 )
@@ -113,8 +114,8 @@ def _spellings(name: str, text: str) -> list[str]:
         elif is_lower and one.lower() in STOP_WORDS["english"]:
             found = []
         else:
-            pattern = rf"(?<!\w){re.escape(one)}(?!\w)"
-            found = re.findall(pattern, text, re.IGNORECASE if is_lower else 0)
+            written = re.finditer(re.escape(one), text, re.IGNORECASE if is_lower else 0)
+            found = [place[0] for place in written if stands_alone(place)]
         if found:
             return found
     return []

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentmem.protocols import Query
-from agentmem.retrieval.analysis import unspaced_share
+from agentmem.retrieval.analysis import foreign_share, unspaced_share
 from agentmem.retrieval.catalog import Catalog
 from agentmem.retrieval.columns import Bools, Float32s, Float64s, Int64s
 from agentmem.retrieval.cues import DEFAULT_CUES, Cue
 from agentmem.types import Role
+from agentmem.types.words import stands_alone
 
 _K = 10
 
@@ -29,17 +30,17 @@ class Fusion:
 
     Args:
         cues: what else in a question speaks for rows.
-        unspaced: how much the dense list counts for a question in a script without spaces, as
-            Chinese; for one in part of it, a part of the way. Nothing for an embedder of English,
-            which would put what it cannot read anywhere.
+        unspaced: how much the dense list counts for a question in another script than Latin, as
+            Chinese or Hindi; for one in part of it, a part of the way. Nothing for an embedder of
+            English, which would put what it cannot read anywhere.
     """
 
     cues: tuple[Cue, ...] = DEFAULT_CUES
     unspaced: float = 0.0
 
     def dense_weight(self, text: str) -> float:
-        """Give the weight of the dense list for the question *text*; 1 is that of the words."""
-        return 1 - (1 - self.unspaced) * unspaced_share(text)
+        """Return the weight of the dense list for the question *text*; 1 is that of the words."""
+        return 1 - (1 - self.unspaced) * foreign_share(text)
 
 
 DEFAULT_FUSION = Fusion()
@@ -115,7 +116,8 @@ def dense_query(text: str, speakers: Iterable[str]) -> str:
         if unspaced_share(name) > 0:
             bare = bare.replace(name, " ")
         else:
-            bare = re.sub(rf"(?<!\w){re.escape(name)}(?:['’]s)?(?!\w)", " ", bare)  # noqa: RUF001
+            named = re.compile(rf"{re.escape(name)}(?:['’]s)?")  # noqa: RUF001
+            bare = named.sub(lambda found: " " if stands_alone(found) else found[0], bare)
     bare = re.sub(r"\s+([?.!,;:])", r"\1", " ".join(bare.split()))
     return bare if any(letter.isalnum() for letter in bare) else text
 

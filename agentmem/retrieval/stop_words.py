@@ -6,6 +6,8 @@ They also tell languages of one script apart: a text is in the language whose wo
 With 33 English words instead of these, a tenth of what was found is lost again.
 """
 
+from agentmem.types.words import fold
+
 _LISTS = {
     "english": """
         a about after again all also am an and any are aren as at be because been before being
@@ -74,6 +76,71 @@ _LISTS = {
         με μα μας μη μια μου να ο οι όταν ότι που πού ποιος ποια πώς σαν σας σε στα στη στην στο
         στον σου τα τη την της τι τις το τον του τους των ως
     """,
+    "turkish": """
+        ama bana ben beni benim bir bu bunu çok da daha de değil diye en gibi hangi hem her için ile
+        ise kadar ki kim mı mi mu mü nasıl ne neden nerede o ona onu onun sen senin şey siz şu var
+        ve veya ya yok
+    """,
+    "polish": """
+        ale być był była było czy dla do gdzie go i ich ile ja jak jaka jaki jakie jego jej jest
+        jestem już kiedy kto która które który ma mam mi mnie może na nie o od on ona po przez się
+        są ta tak tam te tego ten to ty w we z za że
+    """,
+    "czech": """
+        a ale aby být byl byla bylo co do i já jak jaký je jeho její jsem jsme jsou k kde kdo když
+        který mám mi mě na ne nebo o od po pro při s se si ta tak ten to tu ty u už v ve z za že
+    """,
+    "swedish": """
+        alla att av blev de dem den det detta din du där efter eller en ett från för ha hade han har
+        hon hur i inte jag kan kommer man med men mig min mitt när och om på sig ska som så till
+        under upp vad var vem vi vid är
+    """,
+    "finnish": """
+        ei en että hän hänen ja jo joka jos kanssa kun kuin me mikä minä minun missä mitä mutta
+        myös ne niin nyt oli olen olet on ovat se sen sinä sinun tai tämä
+    """,
+    "hungarian": """
+        a az azt csak de e egy el én és ez ezt hogy hol is kell ki lesz meg mert mi mit mikor milyen
+        nagyon nem nincs ő vagy van volt
+    """,
+    "romanian": """
+        a ai al am ar are asta au că care ce cine cu cum când de din după ea ei el eu fost în îl îmi
+        la mai mea meu mi nu o pe pentru sa se și sunt te un unde unei unui va
+    """,
+    "arabic": """
+        من في على إلى الى عن مع هذا هذه ذلك تلك التي الذي الذين أن ان إن أو او ثم لا ما لم لن هل كل
+        كان كانت يكون قد هو هي هم نحن أنا انا أنت انت كيف متى أين اين لماذا ماذا أي اي بعد قبل عند
+        كم و يا
+    """,
+    "persian": """
+        از به با در را که این آن برای تا هم یا و اما اگر من تو او ما شما آنها است هست بود شد شده می
+        کرد کرده کند دارد دارم چه چی کی کجا چرا چگونه چطور هر یک خود نیز باید بر
+    """,
+    "urdu": """
+        کا کی کے کو سے میں نے ہے ہیں تھا تھی تھے اور یہ وہ پر بھی تو ہی کہ جو ہم تم آپ مجھے میرا
+        میری کیا کب کہاں کیوں کیسے کون ایک نہیں ہو گا گی گے لیے
+    """,
+    "hebrew": """
+        של את על אל אני אתה הוא היא אנחנו הם הן זה זאת זו לא כן גם כי אם או עם מה מי איך איפה מתי
+        למה כל יש אין היה היתה לי לך לו לה שלי שלך רק עוד אבל כמו אז כבר
+    """,
+    "hindi": """
+        का की के को से में ने है हैं था थी थे और यह ये वह वे पर भी तो ही कि जो हम तुम आप मैं मुझे
+        मेरा मेरी मेरे हमें क्या कब कहाँ कहां क्यों कैसे कौन एक नहीं हो गया गई रहा रही रहे लिए
+        साथ इस उस अपना अपने अपनी
+    """,
+    "nepali": """
+        को का की ले लाई मा बाट र छ छन् हो हुन् थियो यो त्यो म तपाईं उनी हामी मेरो के कहाँ कहिले
+        किन कसरी कुन एक पनि भने गर्न गरेको भएको छैन
+    """,
+    "bengali": """
+        আমি আমার আমাকে তুমি তোমার আপনি আপনার সে তার আমরা এই ওই এটা সেটা ও এবং কি কী কে কেন কখন
+        কোথায় কোন কত না হয় হবে ছিল আছে থেকে জন্য সাথে করে একটি একটা যে তা
+    """,
+    "tamil": """
+        நான் என் எனக்கு நீ உன் நீங்கள் உங்கள் அவர் அவன் அவள் அது இது அந்த இந்த ஒரு மற்றும் என்ன
+        எங்கே எப்போது ஏன் எப்படி யார் எந்த இல்லை உள்ளது இருந்து என்று தான் ஆனால்
+    """,
 }
 
 _PAIRS = """
@@ -91,7 +158,16 @@ STOP_CHARACTERS = frozenset(
 )
 """And of single ones that are words: Chinese."""
 
-STOP_WORDS = {language: frozenset(words.split()) for language, words in _LISTS.items()}
+STOP_WORDS = {
+    language: frozenset(
+        spelling for word in words.split() for spelling in (word.casefold(), fold(word))
+    )
+    for language, words in _LISTS.items()
+}
+"""In lower case, with and without accents."""
 
-LATIN_LANGUAGES = ("english", "german", "french", "spanish", "italian", "portuguese", "dutch")
+LATIN_LANGUAGES = (
+    *("english", "german", "french", "spanish", "italian", "portuguese", "dutch"),
+    *("turkish", "polish", "czech", "swedish", "finnish", "hungarian", "romanian"),
+)
 """Those that share a script; the first is taken where nothing tells."""

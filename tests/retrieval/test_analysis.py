@@ -75,11 +75,12 @@ def test_full_width_and_half_width_are_the_same():
 
 
 def test_a_question_stands_for_what_it_is_in_the_languages_of_the_texts():
-    assert ANALYZER.query("Häuser") == [("häuser",)]
-    assert ANALYZER.query("Häuser", ["english", "german"]) == [("häuser", "haus")]
+    assert ANALYZER.query("Häuser")[0][:2] == ("hauser", "häuser")
+    assert {"hauser", "häuser", "haus"} <= set(ANALYZER.query("Häuser", ["english", "german"])[0])
     # Where its own words tell, its language comes first.
     (only,) = ANALYZER.query("Wo sind die Häuser?", ["english"])
-    assert only == ("haus", "häuser")
+    assert only[0] == "haus"
+    assert {"hauser", "häuser"} <= set(only)
 
 
 @pytest.mark.parametrize(
