@@ -8,18 +8,19 @@ sentence is worth the mean frequency of its terms, and terms that were said alre
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agentmem.protocols import Passage
 from agentmem.types import Role
+from agentmem.types.words import UNSPACED, WORD, clusters, normalize
 
 # Full stop, exclamation and question marks: Latin, CJK (full width), Arabic, Devanagari.
 _SENTENCE_END = re.compile("(?<=[.!?])\\s+|(?<=[\u3002\uff01\uff1f\u061f\u0964])|\n+")
-_WORD = re.compile(r"\w+")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_WORD = re.compile(rf"\w{WORD}*")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _DECISION = re.compile(
     r"\b(decid|agree|must|never|always|will|book|choos|chose|take|prefer|need|deadline|instead)"
     r"|决定|決定|必须|必須|不要|同意|选择|選",
@@ -113,9 +114,11 @@ def _split(text: str) -> list[str]:
 
 def _terms(text: str) -> list[str]:
     terms: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+    for word in _WORD.findall(normalize(text).casefold()):
         if _UNSPACED.search(word):
-            terms += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+            characters = clusters(word)
+            pairs = [one + other for one, other in pairwise(characters)]
+            terms += pairs or characters
         elif len(word) > 2 or word.isdigit():  # noqa: PLR2004 - short words carry no topic
             terms.append(word)
     return terms

@@ -107,7 +107,9 @@ class Analyzer:
     def _meant(self, word: str, languages: Sequence[str]) -> tuple[str, ...]:
         """Return all that *word* of a question may stand for."""
         spelled = dict.fromkeys(one for language in languages for one in spellings(word, language))
-        forms = (form for one in spelled for language in languages for form in self._forms(one, language))
+        forms = (
+            form for one in spelled for language in languages for form in self._forms(one, language)
+        )
         return tuple(dict.fromkeys(forms))
 
 

@@ -160,7 +160,10 @@ def clusters(text: str) -> list[str]:
 
 def stands_alone(found: re.Match[str]) -> bool:
     """Whether what was *found* in a text is not a piece of a longer word."""
-    around = (found.string[found.start() - 1 : found.start()], found.string[found.end() : found.end() + 1])
+    around = (
+        found.string[found.start() - 1 : found.start()],
+        found.string[found.end() : found.end() + 1],
+    )
     return _IN_WORD.match(around[0]) is None and _IN_WORD.match(around[1]) is None
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001, RUF003 - texts as they are typed
+# ruff: noqa: RUF001 - texts as they are typed
 """Words of every script are found by themselves, with their marks and without their accents."""
 
 import re
