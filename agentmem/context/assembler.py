@@ -183,21 +183,27 @@ class Assembler:
         if before is None:
             return Reuse(common_tokens=0, broken_by=view.fresh)
 
+        goes_on = True
+
         def shared(num_shown: int | None, *, is_whole: bool = False) -> int:
+            nonlocal goes_on
             if num_shown is None:
                 return self._shared_head(before, draft, token_ids)
-            transcript = [*draft.head, *draft.in_place(draft.window[:num_shown])]
+            transcript = draft.beginning(num_shown, is_whole=is_whole)
+            goes_on = not is_whole or draft.begins_with(transcript)
             # The whole prompt before ended with the generation prompt, which the next message
             # usually begins with.
             return self._renderer.shared(token_ids, transcript, generate=is_whole)
 
-        return find_reuse(
+        reuse = find_reuse(
             before,
             pins=pin_versions(view.pins),
             layout=layout,
             window=draft.window,
             shared=shared,
         )
+        # It shows all that the one before did, but a result has taken a stand-in's place.
+        return reuse if goes_on else replace(reuse, broken_by=Break.RESULT)
 
     def _shared_head(self, before: Before, draft: Draft, token_ids: Sequence[int]) -> int:
         """Count what the prompt shares with *before*, which has other summaries or none."""

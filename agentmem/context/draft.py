@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from agentmem.context.arranging import Placed, arrange
 from agentmem.context.folding import Folder
 from agentmem.context.pieces import Shown, Unit
 from agentmem.context.recall import recall_message
@@ -111,18 +112,42 @@ class Draft:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        recent, current = self.in_place(self.recent), self.in_place(self.current)
+        recent, current = self.in_place
         return (*self.head, *recent, *self.recalled, *current)
 
-    def in_place(self, shown: Sequence[Shown]) -> list[Message]:
-        """Give messages of the window as they are shown, with the blocks that stand before them."""
-        if not self.blocks:
-            return [piece.message for piece in shown]
+    @cached_property
+    def in_place(self) -> tuple[list[Message], list[Message]]:
+        """
+        The window as it is shown, with its blocks: older turns, and the current one.
+
+        A result that came late and is shown with its call stands where that does.
+        """
+        first = self.anchor or 0
+        placed = self._arranged(self.window)
+        recent = [one.message for one in placed if one.position < first]
+        return recent, [one.message for one in placed if one.position >= first]
+
+    def beginning(self, num_shown: int, *, is_whole: bool) -> list[Message]:
+        """
+        Return the head, and what the first *num_shown* messages of the window are shown as.
+
+        Unless that *is_whole*, results of theirs may stand among the rest.
+        """
+        placed = self._arranged(self.window[:num_shown], is_part=not is_whole)
+        return [*self.head, *(one.message for one in placed)]
+
+    def begins_with(self, messages: Sequence[Message]) -> bool:
+        """Whether the prompt, but for what was recalled, begins with *messages*."""
+        recent, current = self.in_place
+        return [*self.head, *recent, *current][: len(messages)] == list(messages)
+
+    def alone(self, unit: Unit) -> list[Message]:
+        """Return what *unit* is shown as, with the blocks that stand before its messages."""
+        return [one.message for one in self._arranged(unit)]
+
+    def _arranged(self, shown: Sequence[Shown], *, is_part: bool = False) -> list[Placed]:
         before = {block.anchor: recall_message(block.hits) for block in self.blocks}
-        messages: list[Message] = []
-        for piece in shown:
-            messages += [*before.get(piece.position, ()), piece.message]
-        return messages
+        return arrange(shown, before, is_part=is_part)
 
     def with_blocks_in_place(self) -> "Draft":
         """Let go of the blocks whose turn is not shown any more."""
@@ -156,11 +181,6 @@ class Draft:
         """Give what was recalled, with the position that it is kept before, if it is kept."""
         yield from ((block.anchor, block.hits) for block in self.blocks)
         yield (self.anchor if self.keep_recalled else None), self.hits
-
-
-def messages_of(shown: Sequence[Shown]) -> list[Message]:
-    """Give the messages as they are shown."""
-    return [piece.message for piece in shown]
 
 
 def _one_message(role: Role, text: str) -> tuple[Message, ...]:

@@ -20,6 +20,12 @@ class Shown:
     def position(self) -> int:
         return self.stored.position
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the prompt shows nothing of it: an answer may be without a word."""
+        message = self.message
+        return message.role is Role.ASSISTANT and not message.tool_calls and message.is_blank
+
     def span(self, tier: Tier) -> Span:
         """Account for this message in *tier*."""
         return Span(
@@ -64,15 +70,21 @@ def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
     """
     Split the current turn into finished rounds, oldest first, and its core.
 
-    A round is an assistant message with the results of its calls. The core is what may never
-    leave: the user's message, and the last round with its open calls and latest results.
+    A round is an assistant message with the results of its calls, and what came before the last of
+    them. The core is what may never leave: the user's message, and the last round with its open
+    calls and latest results.
     """
     begins = 1 if turn and turn[0].message.role is Role.USER else 0
     rounds: list[list[Shown]] = []
+    waiting: set[str] = set()
     for shown in turn[begins:]:
-        if not rounds or shown.message.role is not Role.TOOL:
+        message = shown.message
+        goes_on = message.role is Role.TOOL or shown.is_silent or bool(waiting)
+        if not rounds or not goes_on:
             rounds.append([])
         rounds[-1].append(shown)
+        waiting |= {call.id for call in message.tool_calls}
+        waiting.discard(message.tool_call_id or "")
     core = (*turn[:begins], *(rounds.pop() if rounds else ()))
     return [tuple(one) for one in rounds], core
 

@@ -51,7 +51,7 @@ class Renderer:
 
     def count_unit(self, unit: Unit, draft: Draft) -> int:
         """Count what *unit* of *draft* adds to a transcript: good enough to choose by."""
-        return sum(self._counter.count(message) for message in draft.in_place(unit))
+        return sum(self._counter.count(message) for message in draft.alone(unit))
 
     def count_blocks(self, blocks: Sequence[Block]) -> int:
         """Count what was recalled earlier and is kept."""
@@ -80,12 +80,13 @@ class Renderer:
         numbers add up to the prompt even where a template merges or rewrites.
         """
         own = self._own(draft)
+        recent, current = draft.in_place
         parts = (
             (Tier.PINNED, draft.system),
             (Tier.SUMMARY, draft.summary),
-            (Tier.RECENT, draft.in_place(draft.recent)),
+            (Tier.RECENT, recent),
             (Tier.RETRIEVED, draft.recalled),
-            (Tier.CURRENT, draft.in_place(draft.current)),
+            (Tier.CURRENT, current),
         )
         tiers: dict[Tier, int] = {}
         num_so_far, end = 0, own

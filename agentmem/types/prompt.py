@@ -160,6 +160,8 @@ class Break(StrEnum):
     PINS = "pin changed"
     FOLD = "fold"
     RETRIEVED = "retrieved text"
+    RESULT = "result came"
+    """A call that was open has its result where a stand-in was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
