@@ -1,7 +1,9 @@
 """Commands for whoever looks after a database: pins, moving, deleting."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,8 @@ from rich.console import Console
 from agentmem.cli.options import Database, Namespace, SessionKey, User
 from agentmem.cli.tables import pin_table, plain, stale_table
 from agentmem.errors import InvalidInputError
-from agentmem.memory import Memory
+from agentmem.memory import Memory, Session
+from agentmem.types import BranchId
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
@@ -63,22 +66,43 @@ def import_(
     out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}"))
 
 
-def delete(
+def delete(  # noqa: PLR0913 - one option each
     session: SessionKey,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     *,
+    message: Annotated[int | None, typer.Option(help="Only what the one here says.")] = None,
+    pin: Annotated[str | None, typer.Option(help="Only this pin, all versions.")] = None,
+    subtask: Annotated[int | None, typer.Option(help="Only this subtask; its number.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Delete a session with all that was said in it. There is no way back."""
+    """Delete a session with all that was said in it, or a part of it. There is no way back."""
+    if sum(part is not None for part in (message, pin, subtask)) > 1:
+        raise InvalidInputError("--message, --pin and --subtask: one of them at a time")
     with Memory.open(database, namespace=namespace) as memory:
         found = memory.find(session, user=user)
+        what, delete_it = _what_to_delete(memory, found, message, pin, subtask)
         if not yes:
-            size = found.branch.head
-            typer.confirm(f"Delete session {session!r} with {size} messages?", abort=True)
-        memory.delete(session, user=user)
-    out.print(plain(f"session {session} is deleted"))
+            typer.confirm(f"Delete {what}?", abort=True)
+        delete_it()
+    out.print(plain(f"{what} is deleted"))
+
+
+def _what_to_delete(
+    memory: Memory, found: Session, message: int | None, pin: str | None, subtask: int | None
+) -> tuple[str, Callable[[], None]]:
+    """Name what is to be deleted, and how."""
+    key = found.key
+    if message is not None:
+        return f"message {message} of session {key}", partial(found.delete_message, message)
+    if pin is not None:
+        return f"pin {pin} of session {key}", partial(found.delete_pin, pin)
+    if subtask is not None:
+        name = f"subtask {subtask} of session {key}"
+        return name, partial(found.delete_subtask, BranchId(subtask))
+    what = f"session {key} with {found.branch.head} messages"
+    return what, partial(memory.delete, key, user=found.info.scope.user)
 
 
 def purge(

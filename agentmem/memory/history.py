@@ -57,10 +57,13 @@ class History:
         """
         Read all versions of a pin, oldest first; a removal is a version without text.
 
+        Without a *scope* it is, of the session's own, its line's and the user's (in a subtask of
+        its own), the one that was changed last.
+
         Raises:
-            PinNotFoundError: it was never set in that scope.
+            PinNotFoundError: it was never set there.
         """
-        pin_scope = pin_scope_of(scope or self._default_scope)
+        pin_scope = None if scope is None else pin_scope_of(scope)
         return self._store.pins.history(self._scope, self._branch_id, key, pin_scope=pin_scope)
 
     def at(self, moment: int | datetime) -> Snapshot:

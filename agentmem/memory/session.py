@@ -5,7 +5,7 @@ from typing import Self
 
 from agentmem.context import legal_fork
 from agentmem.errors import InvalidInputError, SessionNotFoundError
-from agentmem.memory.aio import finished
+from agentmem.memory.aio import finished, in_thread
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
 from agentmem.memory.runtime import Runtime
@@ -75,18 +75,17 @@ class Session(_Forkable):
     def key(self) -> str:
         return self.info.key
 
-    def delete_message(self, position: int) -> None:
+    def delete_subtask(self, branch_id: BranchId) -> None:
         """
-        Delete what a message says, for good; its place and role stay.
+        Delete a subtask with all that was said and pinned in it and in its own subtasks, for good.
 
-        So do the ids and names of its calls, or the transcript would not be legal. Summaries that
-        cover it lose their texts; its vectors, and cached keys and values of this user, are
-        dropped. What an answer repeats of it is another message.
+        What it handed back to its parent is a message there; delete that with `delete_message`.
 
         Raises:
-            SessionNotFoundError: there is no message at that position.
+            SessionNotFoundError: this session has no such subtask.
         """
-        gone = self._store.deletion.message(self._scope, self._branch_id, position)
+        self._depth_of(branch_id)
+        gone = self._store.deletion.branch(self._scope, branch_id)
         self._runtime.forget_cached(gone.messages)
 
     def branches(self) -> tuple[BranchInfo, ...]:
@@ -106,6 +105,21 @@ class Session(_Forkable):
         Raises:
             SessionNotFoundError: this session has no such subtask.
         """
+        return Subtask(self._runtime, branch_id, depth=self._depth_of(branch_id))
+
+    def audit(self) -> tuple[Audit, ...]:
+        """Check the log of each branch of this session, main first."""
+        return tuple(self.history(branch.id).audit_branch() for branch in self.branches())
+
+    adelete_subtask = in_thread(delete_subtask)
+
+    def _depth_of(self, branch_id: BranchId) -> int:
+        """
+        Count the subtasks that a subtask is inside of, itself included.
+
+        Raises:
+            SessionNotFoundError: this session has no such subtask.
+        """
         parents = {branch.id: branch.parent for branch in self.branches()}
         depth = 0
         above = parents.get(branch_id)
@@ -113,11 +127,7 @@ class Session(_Forkable):
             depth, above = depth + 1, parents[above]
         if depth == 0:
             raise SessionNotFoundError(f"session {self.key!r} has no subtask {branch_id}")
-        return Subtask(self._runtime, branch_id, depth=depth)
-
-    def audit(self) -> tuple[Audit, ...]:
-        """Check the log of each branch of this session, main first."""
-        return tuple(self.history(branch.id).audit_branch() for branch in self.branches())
+        return depth
 
 
 class Subtask(_Forkable):

@@ -17,7 +17,7 @@ from agentmem.memory.arguments import (
     role_of,
 )
 from agentmem.memory.background import FoldState
-from agentmem.memory.history import History
+from agentmem.memory.erasing import Erasing
 from agentmem.memory.loader import is_same, load_view, sources_of
 from agentmem.memory.recalling import Wanted, recall_for, wanted_recall
 from agentmem.protocols import Hit
@@ -37,7 +37,7 @@ _MAX_ATTEMPTS = 40
 """How often a prompt is assembled again because somebody else has logged one meanwhile."""
 
 
-class Writing(History):
+class Writing(Erasing):
     """A branch that can be written and assembled. All state is in the store."""
 
     def pin(
@@ -52,8 +52,9 @@ class Writing(History):
         Keep *text* in every prompt, byte for byte, until the pin is changed or removed.
 
         Without a *scope* a session's pin is the session's and a subtask's its own, so that it
-        changes nothing for its parent. The same text again is no change. A changed pin changes
-        the beginning of the prompt, so the next reply computes its prefix anew.
+        changes nothing for its parent. It takes the place of one that the policy made of a message
+        under the same key. The same text again is no change. A changed pin changes the beginning
+        of the prompt, so the next reply computes its prefix anew.
 
         Raises:
             InvalidInputError: *key* or *text* is empty or cannot be stored.
@@ -71,20 +72,32 @@ class Writing(History):
         )
 
     def unpin(self, key: str, *, scope: PinScope | str | None = None) -> None:
-        """Take a pin out of the prompts that follow; its versions stay in the store."""
+        """
+        Take a pin out of the prompts that follow; its versions stay in the store.
+
+        Without a *scope* it is that of the session and of its own line, or the user's if there is
+        no other; in a subtask its own.
+
+        Raises:
+            PinNotFoundError: it was never set there.
+            ConflictError: this subtask has ended.
+        """
         self._require_open()
-        pin_scope = pin_scope_of(scope or self._default_scope)
+        pin_scope = None if scope is None else pin_scope_of(scope)
         self._store.pins.remove(self._scope, self._branch_id, key, pin_scope=pin_scope)
 
     def undo_pin(self, key: str, *, scope: PinScope | str | None = None) -> Pin:
         """
         Bring back what the pin said before its last change, as a new version.
 
+        Without a *scope* it is, of those that `unpin` would take out, the one that was changed
+        last.
+
         Raises:
-            PinNotFoundError: it was never set in that scope.
+            PinNotFoundError: it was never set there.
         """
         self._require_open()
-        pin_scope = pin_scope_of(scope or self._default_scope)
+        pin_scope = None if scope is None else pin_scope_of(scope)
         return self._store.pins.undo(self._scope, self._branch_id, key, pin_scope=pin_scope)
 
     def _require_open(self) -> None:
@@ -123,18 +136,19 @@ class Writing(History):
             tool_call_id=tool_call_id,
             name=name,
         )
-        stored = self._add(message, client_key=client_key)
-        self._pin_what_is_to_stay(stored)
-        return stored
-
-    def _add(self, message: Message, *, client_key: str | None = None) -> StoredMessage:
-        added = self._store.messages.append(
+        added = self._store.messages.append_once(
             self._scope, self._branch_id, [message], client_key=client_key
         )
         self._runtime.tell_added()
+        self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)
+        return added.stored[-1]
+
+    def _add(self, message: Message) -> StoredMessage:
+        added = self._store.messages.append(self._scope, self._branch_id, [message])
+        self._runtime.tell_added()
         return added[-1]
 
-    def _pin_what_is_to_stay(self, stored: StoredMessage) -> None:
+    def _pin_what_is_to_stay(self, stored: StoredMessage, *, is_repeated: bool = False) -> None:
         auto_pin = self._runtime.policy.auto_pin
         if auto_pin is None:
             return
@@ -148,7 +162,14 @@ class Writing(History):
                 f"text for it: {type(error).__name__}: {error}"
             ) from error
         if found is not None:
-            self.pin(key, text, scope=PinScope.BRANCH)
+            self._store.pins.set_automatic(
+                self._scope,
+                stored.branch_id,
+                key,
+                text,
+                position=stored.position,
+                is_repeated=is_repeated,
+            )
 
     def assemble(
         self,

@@ -11,11 +11,19 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from agentmem.errors import InvalidInputError, PinNotFoundError
+from agentmem.errors import InvalidInputError
 from agentmem.store.branches import find_branch, find_branches, lineage
 from agentmem.store.codec import decode, encode
 from agentmem.store.engine import Database
-from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, PinRow, SessionRow
+from agentmem.store.pin_rows import lock_pins
+from agentmem.store.schema import (
+    BranchRow,
+    MessageRow,
+    OwnerRow,
+    PinRow,
+    PinVersionRow,
+    SessionRow,
+)
 from agentmem.store.schema_derived import EmbeddingRow, SummaryRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.types import (
@@ -57,6 +65,19 @@ _FORGET_SUMMARIES: Final = (
     )
     .values(text="")
 )
+_FORGET_PINNED: Final = (
+    update(PinVersionRow)
+    .where(
+        PinVersionRow.made_from == bindparam("place"),
+        PinVersionRow.pin_id.in_(select(PinRow.id).where(PinRow.branch_id == bindparam("holder"))),
+    )
+    .values(text=None)
+)
+_MADE_BY_ITSELF: Final = (
+    select(PinVersionRow.pin_id)
+    .where(PinVersionRow.pin_id == bindparam("pin"), PinVersionRow.made_from.is_not(None))
+    .limit(1)
+)
 # Whoever holds two branches has locked the older one first.
 _LOCK_IN_ORDER: Final = (
     select(BranchRow.id)
@@ -89,9 +110,9 @@ class Deletion:
         """
         Delete what a message says; its place, role and calls stay, so that the transcript is legal.
 
-        Every branch that sees it loses it, and so do its vectors and the session's every summary of
-        that position. What a subtask promoted, and what an
-        answer repeats, are messages of their own.
+        Every branch that sees it loses it, and so do its vectors, the pin that was made of it by
+        itself, and the session's every summary of that position. What a subtask promoted, and what
+        an answer repeats, are messages of their own.
 
         Raises:
             SessionNotFoundError: no such branch of this scope, or no such message in it.
@@ -115,6 +136,7 @@ class Deletion:
             connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**emptied))
             keys = {"session": branch.session_id, "place": position}
             connection.execute(_FORGET_SUMMARIES, keys)
+            connection.execute(_FORGET_PINNED, {"holder": holder, "place": position})
             # Whoever was storing a vector of it has done so, or will find it without content.
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row.id))
             return Deleted(messages=(MessageId(row.id),))
@@ -127,10 +149,14 @@ class Deletion:
         branch_id: BranchId,
         key: str,
         *,
-        pin_scope: PinScope = PinScope.SESSION,
+        pin_scope: PinScope | None = PinScope.SESSION,
     ) -> None:
         """
         Delete a pin with all its versions.
+
+        Without a *pin_scope*, wherever the conversation has it, as `lock_pins` says. One that was
+        made of a message by itself leaves a version without a text, so that a retry of that
+        message's append does not bring it back.
 
         Raises:
             PinNotFoundError: it was never set in that scope.
@@ -138,21 +164,14 @@ class Deletion:
         """
 
         def work(connection: Connection) -> None:
-            branch = find_branch(connection, scope, branch_id)
-            target = {
-                PinScope.USER: branch.owner_id,
-                PinScope.SESSION: branch.session_id,
-                PinScope.BRANCH: branch.id,
-            }[pin_scope]
-            gone = connection.execute(
-                delete(PinRow).where(
-                    PinRow.scope == pin_scope.value,
-                    PinRow.target_id == target,
-                    PinRow.key == key,
-                )
-            )
-            if gone.rowcount == 0:
-                raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
+            for _, found in lock_pins(connection, scope, branch_id, key, pin_scope):
+                if connection.execute(_MADE_BY_ITSELF, {"pin": found.id}).first() is None:
+                    connection.execute(delete(PinRow).where(PinRow.id == found.id))
+                    continue
+                versions = PinVersionRow.pin_id == found.id
+                older = PinVersionRow.version != found.version
+                connection.execute(delete(PinVersionRow).where(versions, older))
+                connection.execute(update(PinVersionRow).where(versions).values(text=None))
 
         self._finish(work)
 

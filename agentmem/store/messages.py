@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -58,6 +59,14 @@ _APPENDED: Final = select(AppendRow.first, AppendRow.last, AppendRow.content).wh
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """What an append stored, or of a repeated one what the first with its client key stored."""
+
+    stored: tuple[StoredMessage, ...]
+    is_repeated: bool = False
+
+
 class Messages:
     """What was said in a branch, by position."""
 
@@ -94,6 +103,20 @@ class Messages:
             SessionNotFoundError: no such branch of this scope.
             ConflictError: the branch is not open, or the key was used for something else.
         """
+        return self.append_once(
+            scope, branch_id, messages, origin=origin, client_key=client_key
+        ).stored
+
+    def append_once(
+        self,
+        scope: Scope,
+        branch_id: BranchId,
+        messages: Sequence[Message],
+        *,
+        origin: Origin = Origin.SAID,
+        client_key: str | None = None,
+    ) -> Appended:
+        """Do what `append` does, and say whether it was a retry of one that had been stored."""
         if not messages:
             raise InvalidInputError("there is no message to append")
         _refuse_system(messages)
@@ -101,20 +124,20 @@ class Messages:
             check_name("client key", client_key)
         content = _content_hash(messages, origin) if client_key is not None else b""
 
-        def work(connection: Connection) -> tuple[StoredMessage, ...]:
+        def work(connection: Connection) -> Appended:
             if client_key is None:
                 plain = append_plain(connection, scope, branch_id, messages, origin, self._clock())
                 if plain is not None:
-                    return plain
+                    return Appended(stored=plain)
             branch = find_branch(connection, scope, branch_id, lock=True)
             if client_key is not None:
                 first_time = _find_appended(connection, branch, client_key, content)
                 if first_time is not None:
-                    return first_time
+                    return Appended(stored=first_time, is_repeated=True)
             stored = self._append_legal(connection, branch, messages, origin)
             if client_key is not None:
                 _keep_key(connection, client_key, content, stored)
-            return stored
+            return Appended(stored=stored)
 
         return self._database.write(work)
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.orm import aliased
 
-from agentmem.errors import ConflictError
-from agentmem.store.branches import find_branch
+from agentmem.errors import ConflictError, PinNotFoundError
+from agentmem.store.branches import find_branch, lineage
 from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
 from agentmem.types import BranchId, Pin, PinScope, Scope
 
@@ -19,6 +19,7 @@ PIN_COLUMNS: Final = (
     PinVersionRow.text,
     PinVersionRow.author,
     PinVersionRow.created_at,
+    PinVersionRow.made_from,
 )
 NEWEST: Final = (
     select(*PIN_COLUMNS)
@@ -66,18 +67,80 @@ def lock_target(
     connection: Connection, scope: Scope, branch_id: BranchId, pin_scope: PinScope
 ) -> dict[str, Any]:
     """Keep other writers off the pins of that target until the transaction ends."""
+    target = target_of(find_branch(connection, scope, branch_id), pin_scope)
+    _lock(connection, target)
+    return target
+
+
+def lock_pins(
+    connection: Connection,
+    scope: Scope,
+    branch_id: BranchId,
+    key: str,
+    pin_scope: PinScope | None,
+) -> list[tuple[dict[str, Any], AnyRow]]:
+    """Do what `find_pins` does, and keep other writers off them until the transaction ends."""
     branch = find_branch(connection, scope, branch_id)
-    target = target_of(branch, pin_scope)
+    for targets in _where_to_look(connection, branch, pin_scope):
+        for target in targets:
+            _lock(connection, target)
+    return find_pins(connection, scope, branch_id, key, pin_scope)
+
+
+def find_pins(
+    connection: Connection,
+    scope: Scope,
+    branch_id: BranchId,
+    key: str,
+    pin_scope: PinScope | None,
+) -> list[tuple[dict[str, Any], AnyRow]]:
+    """
+    Read the pins that *key* names on a branch, each with what it hangs on.
+
+    Without a *pin_scope* these are those of the conversation itself: of a session its own and
+    those of its line, or the user's if it has none; of a subtask its own.
+
+    Raises:
+        PinNotFoundError: there is none, and never was.
+        SessionNotFoundError: no such branch of this scope.
+    """
+    branch = find_branch(connection, scope, branch_id)
+    for targets in _where_to_look(connection, branch, pin_scope):
+        found = [
+            (target, row)
+            for target in targets
+            if (row := find_pin(connection, target, key)) is not None
+        ]
+        if found:
+            return found
+    where = "" if pin_scope is None else f" of the scope {pin_scope.value}"
+    raise PinNotFoundError(f"there is no pin {key!r}{where}")
+
+
+def _where_to_look(
+    connection: Connection, branch: AnyRow, pin_scope: PinScope | None
+) -> list[list[dict[str, Any]]]:
+    if pin_scope is not None:
+        return [[target_of(branch, pin_scope)]]
+    if branch.parent_id is not None:
+        return [[target_of(branch, PinScope.BRANCH)]]
+    line = [holder for holder, _, _ in lineage(connection, branch)]
+    # Whoever holds two branches has locked the older one first.
+    of_line = [target_of(holder, PinScope.BRANCH) for holder in reversed(line)]
+    own = [*of_line, target_of(branch, PinScope.SESSION)]
+    return [own, [target_of(branch, PinScope.USER)]]
+
+
+def _lock(connection: Connection, target: dict[str, Any]) -> None:
     tables: dict[PinScope, type[OwnerRow | SessionRow | BranchRow]] = {
         PinScope.USER: OwnerRow,
         PinScope.SESSION: SessionRow,
         PinScope.BRANCH: BranchRow,
     }
-    table = tables[pin_scope]
+    table = tables[PinScope(target["scope"])]
     # Weak enough to let rows be added that refer to the locked one.
     lock = select(table.id).where(table.id == target["target_id"]).with_for_update(key_share=True)
     connection.execute(lock)
-    return target
 
 
 def find_pin(connection: Connection, target: dict[str, Any], key: str) -> AnyRow | None:
@@ -111,4 +174,5 @@ def to_pin(row: AnyRow) -> Pin:
         author=row.author,
         created_at=row.created_at,
         is_removed=row.text is None,
+        made_from=row.made_from,
     )

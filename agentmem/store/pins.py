@@ -2,16 +2,17 @@
 Pins: keyed, versioned records of persistent context.
 
 Order is that of first setting, by an integer. A pin of an inner scope with the same key takes the
-place of the outer one, so that a subtask's own "role" still comes first.
+place of the outer one, so that a subtask's own "role" still comes first. A pin that was set, in
+whatever scope, takes the place of one that was made of a message by itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, update
 
-from agentmem.errors import InvalidInputError, PinNotFoundError
+from agentmem.errors import InvalidInputError
 from agentmem.store.branches import find_branch, lineage
 from agentmem.store.engine import Database
 from agentmem.store.pin_rows import (
@@ -20,13 +21,17 @@ from agentmem.store.pin_rows import (
     PIN_COLUMNS,
     expect_version,
     find_pin,
+    find_pins,
+    lock_pins,
     lock_target,
-    target_of,
     to_pin,
 )
-from agentmem.store.schema import AnyRow, PinRow, PinVersionRow
+from agentmem.store.schema import AnyRow, MessageRow, PinRow, PinVersionRow
 from agentmem.store.scoping import check_moment
-from agentmem.types import BranchId, Pin, PinScope, Scope, check_name, check_text
+from agentmem.types import BranchId, Origin, Pin, PinScope, Scope, check_name, check_text
+
+AUTOMATIC: Final = "auto_pin"
+"""The author of pins that a policy makes of messages."""
 
 
 def _is_visible(is_of_branch: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -50,6 +55,9 @@ _HISTORY: Final = (
     .join(PinVersionRow, PinVersionRow.pin_id == PinRow.id)
     .where(PinRow.id == bindparam("pin"))
     .order_by(PinVersionRow.version)
+)
+_ORIGIN: Final = select(MessageRow.origin).where(
+    MessageRow.branch_id == bindparam("branch"), MessageRow.position == bindparam("place")
 )
 _SET_VERSION: Final = (
     update(PinRow).where(PinRow.id == bindparam("pin")).values(version=bindparam("new"))
@@ -106,18 +114,60 @@ class Pins:
 
         return self._database.write(work)
 
+    def set_automatic(  # noqa: PLR0913 - as for set
+        self,
+        scope: Scope,
+        branch_id: BranchId,
+        key: str,
+        text: str,
+        *,
+        position: int,
+        is_repeated: bool = False,
+    ) -> None:
+        """
+        Pin *text*, which was made of the branch's own message at *position*, on that branch.
+
+        Nothing is changed where a pin of the branch was set under that *key*, where the message is
+        deleted meanwhile, or, if the append *is_repeated*, where there ever was such a pin.
+
+        Raises:
+            InvalidInputError: *key* or *text* is empty or cannot be stored.
+            SessionNotFoundError: no such branch of this scope.
+        """
+        check_name("pin key", key)
+        if not check_text("pin text", text).strip():
+            raise InvalidInputError(f"the text of pin {key!r} is empty: pin something else")
+
+        def work(connection: Connection) -> None:
+            target = lock_target(connection, scope, branch_id, PinScope.BRANCH)
+            found = find_pin(connection, target, key)
+            if found is not None:
+                is_set = found.text is not None and found.made_from is None
+                is_same = found.text == text and found.made_from == position
+                if is_repeated or is_set or is_same:
+                    return
+            place = {"branch": branch_id, "place": position}
+            if connection.execute(_ORIGIN, place).scalar_one_or_none() in (None, Origin.DELETED):
+                return
+            said: dict[str, str | int] = {"text": text, "author": AUTOMATIC}
+            self._write(connection, target, key, found, **said, made_from=position)
+
+        self._database.write(work)
+
     def remove(  # noqa: PLR0913 - as for set
         self,
         scope: Scope,
         branch_id: BranchId,
         key: str,
         *,
-        pin_scope: PinScope = PinScope.SESSION,
+        pin_scope: PinScope | None = PinScope.SESSION,
         author: str = "user",
         expected_version: int | None = None,
     ) -> None:
         """
         Take a pin out of the prompts; its versions stay. Removing it again changes nothing.
+
+        Without a *pin_scope*, wherever the conversation has it, as `lock_pins` says.
 
         Raises:
             PinNotFoundError: it was never set in that scope.
@@ -128,13 +178,10 @@ class Pins:
         check_name("author", author)
 
         def work(connection: Connection) -> None:
-            target = lock_target(connection, scope, branch_id, pin_scope)
-            found = find_pin(connection, target, key)
-            expect_version(found, key, expected_version)
-            if found is None:
-                raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
-            if found.text is not None:
-                self._write(connection, target, key, found, text=None, author=author)
+            for target, found in lock_pins(connection, scope, branch_id, key, pin_scope):
+                expect_version(found, key, expected_version)
+                if found.text is not None:
+                    self._write(connection, target, key, found, text=None, author=author)
 
         self._database.write(work)
 
@@ -144,7 +191,7 @@ class Pins:
         branch_id: BranchId,
         key: str,
         *,
-        pin_scope: PinScope = PinScope.SESSION,
+        pin_scope: PinScope | None = PinScope.SESSION,
         author: str = "user",
     ) -> Pin:
         """
@@ -159,13 +206,17 @@ class Pins:
         check_name("author", author)
 
         def work(connection: Connection) -> Pin:
-            target = lock_target(connection, scope, branch_id, pin_scope)
-            found = find_pin(connection, target, key)
-            if found is None:
-                raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
+            every = lock_pins(connection, scope, branch_id, key, pin_scope)
+            target, found = max(every, key=lambda pair: _changed(pair[1]))
             versions = connection.execute(_HISTORY, {"pin": found.id}).all()
-            text = versions[-2].text if len(versions) > 1 else None
-            return self._write(connection, target, key, found, text=text, author=author)
+            before = versions[-2] if len(versions) > 1 else None
+            said = {
+                "text": before.text if before is not None else None,
+                "author": author,
+                # It still is what that message says, and goes with it.
+                "made_from": before.made_from if before is not None else None,
+            }
+            return self._write(connection, target, key, found, **said)
 
         return self._database.write(work)
 
@@ -176,7 +227,8 @@ class Pins:
         Give the pins that a prompt of this branch begins with, in their order.
 
         The user's come first, then the session's, then the branch's, ancestors before it; in each
-        by first setting. Of one key only the innermost is given, in the outermost one's place.
+        by first setting. Of one key only the innermost is given, in the outermost one's place; one
+        that was made of a message by itself only where none was set.
         With *at*, as they were at that moment.
 
         Raises:
@@ -186,29 +238,19 @@ class Pins:
         if at is not None:
             check_moment(at)
 
-        def work(connection: Connection) -> tuple[list[int], list[AnyRow]]:
+        def work(connection: Connection) -> tuple[dict[int, int], list[AnyRow]]:
             branch = find_branch(connection, scope, branch_id)
-            line = [holder.id for holder, _, _ in lineage(connection, branch)]
+            seen = {holder.id: stop for holder, _, stop in lineage(connection, branch)}
+            line = list(seen)
             targets = {"user_id": branch.owner_id, "session": branch.session_id, "branches": line}
             if at is not None:
-                return line, list(connection.execute(_VISIBLE_AT, {**targets, "moment": at}).all())
+                return seen, list(connection.execute(_VISIBLE_AT, {**targets, "moment": at}).all())
             if len(line) == 1:
                 targets = {**targets, "branch": line[0]}
-                return line, list(connection.execute(_VISIBLE_ON_MAIN, targets).all())
-            return line, list(connection.execute(_VISIBLE, targets).all())
+                return seen, list(connection.execute(_VISIBLE_ON_MAIN, targets).all())
+            return seen, list(connection.execute(_VISIBLE, targets).all())
 
-        line, rows = self._database.read(work)
-        depth = {target: -index for index, target in enumerate(line)}
-        order = list(PinScope)
-        rows.sort(
-            key=lambda row: (
-                order.index(row.scope),
-                depth[row.target_id] if row.scope == PinScope.BRANCH else 0,
-                row.id,
-            )
-        )
-        # A dict keeps the place of a key that is given a new value.
-        return tuple({row.key: to_pin(row) for row in rows}.values())
+        return _chosen(*self._database.read(work))
 
     def history(
         self,
@@ -216,10 +258,12 @@ class Pins:
         branch_id: BranchId,
         key: str,
         *,
-        pin_scope: PinScope = PinScope.SESSION,
+        pin_scope: PinScope | None = PinScope.SESSION,
     ) -> tuple[Pin, ...]:
         """
         Give all versions of a pin, oldest first, removals included.
+
+        Without a *pin_scope*, those of the pin that `undo` would change.
 
         Raises:
             PinNotFoundError: it was never set in that scope.
@@ -228,10 +272,8 @@ class Pins:
         check_name("pin key", key)
 
         def work(connection: Connection) -> list[AnyRow]:
-            branch = find_branch(connection, scope, branch_id)
-            found = find_pin(connection, target_of(branch, pin_scope), key)
-            if found is None:
-                raise PinNotFoundError(f"there is no pin {key!r} of the scope {pin_scope.value}")
+            every = find_pins(connection, scope, branch_id, key, pin_scope)
+            found = max((row for _, row in every), key=_changed)
             return list(connection.execute(_HISTORY, {"pin": found.id}).all())
 
         return tuple(to_pin(row) for row in self._database.read(work))
@@ -242,7 +284,7 @@ class Pins:
         target: dict[str, Any],
         key: str,
         found: AnyRow | None,
-        **said: str | None,
+        **said: str | int | None,
     ) -> Pin:
         if found is None:
             row = {**target, "key": key, "version": 1}
@@ -261,3 +303,30 @@ class Pins:
         written = find_pin(connection, target, key)
         assert written is not None, "a pin is there once it was written"
         return to_pin(written)
+
+
+def _chosen(seen: Mapping[int, int], rows: list[AnyRow]) -> tuple[Pin, ...]:
+    """Order the pins that may be seen, and choose one for each key; *seen* has the line's ends."""
+    depth = {target: -index for index, target in enumerate(seen)}
+    order = list(PinScope)
+    rows.sort(
+        key=lambda row: (
+            order.index(row.scope),
+            depth[row.target_id] if row.scope == PinScope.BRANCH else 0,
+            row.id,
+        )
+    )
+    chosen: dict[str, AnyRow] = {}
+    for row in rows:
+        if row.made_from is not None and row.made_from > seen[row.target_id]:
+            continue  # made of a message that this branch does not see
+        other = chosen.get(row.key)
+        if other is None or row.made_from is None or other.made_from is not None:
+            # A dict keeps the place of a key that is given a new value.
+            chosen[row.key] = row
+    return tuple(map(to_pin, chosen.values()))
+
+
+def _changed(row: AnyRow) -> tuple[datetime, int]:
+    """Order pins by when each was changed last."""
+    return row.created_at, row.id

@@ -167,9 +167,12 @@ class Loader:
 
     def _read(self, table: Table, content: Any) -> dict[str, Any]:
         """Check a record column by column, and let it refer to the new rows."""
-        if not isinstance(content, dict) or set(content) != {c.name for c in table.columns}:
+        names = {column.name for column in table.columns}
+        # An older export lacks the columns that came later, all of which may be empty.
+        needed = {column.name for column in table.columns if not column.nullable}
+        if not isinstance(content, dict) or not needed <= set(content) <= names:
             raise DamagedFileError(f"the columns of a {table.name} are not those of this agentmem")
-        row = {column.name: _value(column, content[column.name]) for column in table.columns}
+        row = {column.name: _value(column, content.get(column.name)) for column in table.columns}
         _refuse_unreadable(table.name, row)
         for column in table.columns:
             for reference in column.foreign_keys:

@@ -163,7 +163,12 @@ class PinRow(Base):
 
 
 class PinVersionRow(Base):
-    """One version of a pin; without a text it says that the pin was removed."""
+    """
+    One version of a pin; without a text it says that the pin was removed.
+
+    *made_from* is the position of the message that an automatic one was made of. It is one of the
+    pin's own branch, whose deletion takes the text.
+    """
 
     __tablename__ = "pin_version"
 
@@ -172,6 +177,7 @@ class PinVersionRow(Base):
     text: Mapped[str | None]
     author: Mapped[str]
     created_at: Mapped[datetime]
+    made_from: Mapped[int | None]
 
 
 class AssemblyRow(Base):

@@ -263,6 +263,9 @@ class Pin:
     is_removed: bool = False
     """This version says that the pin was taken away; its text is empty."""
 
+    made_from: int | None = None
+    """Position of the message that an automatic pin was made of; None for one that was set."""
+
 
 def _integer(written: str) -> int | Decimal:
     try:
