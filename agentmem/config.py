@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from agentmem.errors import ConfigError
+from agentmem.types.fields import check_fields
 
 MAX_LOGPROBS = 50
 """The most tokens that can be named beside a chosen one."""
@@ -61,6 +62,7 @@ class Budget:
     clip: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         _require_ints(self, "context", "reply")
         _require_numbers(self, "low_water", "summary", "retrieved")
         _require(
@@ -137,6 +139,7 @@ class Sampling:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         given = ("max_tokens", "top_k", "seed", "logprobs")
         _require_ints(self, *(name for name in given if getattr(self, name) is not None))
         _require_numbers(self, "temperature", "top_p", "min_p", "repetition_penalty")
@@ -211,6 +214,7 @@ class InferenceConfig:
     max_waiting: int = 1024
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         _require(
             ok=isinstance(self.device, str),
             message=f"device must be a str such as auto, cpu or cuda, got {self.device!r:.80}",

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from agentmem.context.layout import join
 from agentmem.context.spans import subtract
 from agentmem.types import Prompt, Span, Tier, common_prefix
+from agentmem.types.fields import Checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptDiff:
+class PromptDiff(Checked):
     """
     The way from one prompt to another.
 

@@ -8,6 +8,7 @@ from agentmem.context.pieces import marker_of
 from agentmem.errors import ConfigError
 from agentmem.protocols import AutoPin, Discardable, Summarizer
 from agentmem.types import Role, StoredMessage
+from agentmem.types.fields import check_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,9 @@ class DiscardOldResults:
     """Let tool results give way that are older than *turns* turns."""
 
     turns: int = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
 
     def discards(self, stored: StoredMessage, *, age: int) -> bool:
         return stored.message.role is Role.TOOL and age > self.turns
@@ -32,6 +36,9 @@ class PinTask:
 
     key: str = "task"
     max_chars: int = 4000
+
+    def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
 
     def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
         if not is_first or stored.message.role is not Role.USER:
@@ -69,6 +76,7 @@ class Policy:
     recall_sessions: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         mark = self.fold_ahead
         is_number = isinstance(mark, int | float) and not isinstance(mark, bool)
         if mark is not None and not (is_number and 0 < mark <= 1):

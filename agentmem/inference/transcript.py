@@ -73,10 +73,11 @@ class Traits:
 class Transcript:
     """Takes messages one by one; what they are written as depends only on those before."""
 
-    def __init__(self, traits: Traits, escape: Escape, arguments: Arguments) -> None:
+    def __init__(self, traits: Traits, escape: Escape, arguments: Arguments | None = None) -> None:
         self._traits = traits
         self._escape = escape
-        self._arguments = arguments
+        # What is written by it has stand-ins in it, which the one that knows them puts right.
+        self._arguments = arguments or Arguments(escape, ())
         self._entries: list[Entry] = []
         # Calls by id: their name, and how they were written if in the form of the template.
         self._names: dict[str, str] = {}

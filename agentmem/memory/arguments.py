@@ -114,13 +114,17 @@ def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def calls_of(tool_calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+def calls_of(tool_calls: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
     """
-    Read the calls of a message.
+    Read the calls of a message; None, as some clients write it, is no call.
 
     Raises:
-        InvalidInputError: something among them is no ToolCall.
+        InvalidInputError: it is no sequence, or something in it is no ToolCall.
     """
+    if tool_calls is None:
+        return ()
+    if not isinstance(tool_calls, Sequence):
+        raise InvalidInputError(f"tool_calls takes a list of ToolCall, got {tool_calls!r:.80}")
     for call in tool_calls:
         if not isinstance(call, ToolCall):
             raise InvalidInputError(f"tool_calls takes ToolCall values, got {call!r:.80}")

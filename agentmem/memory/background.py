@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agentmem.types.fields import Checked
+
 MAX_FAILURES: Final = 3
 """How often a job may fail before it is left alone."""
 
@@ -32,7 +34,7 @@ class FoldStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoldState:
+class FoldState(Checked):
     """
     What the background does for a branch under a budget, and why the last try failed.
 

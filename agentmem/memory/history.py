@@ -21,10 +21,11 @@ from agentmem.types import (
     Summary,
     TruncationRecord,
 )
+from agentmem.types.fields import Checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(Checked):
     """What a check of one branch found; no problems is a log that balances."""
 
     branch: BranchInfo

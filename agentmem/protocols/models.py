@@ -9,10 +9,11 @@ from typing import Protocol, runtime_checkable
 from agentmem.config import Sampling
 from agentmem.errors import InvalidInputError
 from agentmem.types import Generation, Message
+from agentmem.types.fields import Checked, check_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenderedChat:
+class RenderedChat(Checked):
     """
     A list of messages as the chat template writes it, and the ids of that text.
 
@@ -95,6 +96,10 @@ class GenerationRequest:
     keep: int = 0
 
     def __post_init__(self) -> None:
+        if isinstance(self.token_ids, tuple) and not {int}.issuperset(map(type, self.token_ids)):
+            odd = next(one for one in self.token_ids if type(one) is not int)
+            raise InvalidInputError(f"a prompt is a tuple of token ids, got {odd!r:.80} among them")
+        check_fields(self)
         kinds = {"cache_salt": str, "priority": int, "keep": int, "token_ids": tuple}
         for name, kind in kinds.items():
             value = getattr(self, name)
@@ -108,7 +113,7 @@ class GenerationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Checked):
     """
     A piece of a running generation.
 

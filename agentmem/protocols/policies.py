@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentmem.types import Role, StoredMessage
+from agentmem.types.fields import Checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Checked):
     """A text that a summary is made of: a message, or a summary that is folded into the next."""
 
     position: int

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from agentmem.types import BranchId, MessageId, Scope, SessionId, StoredMessage
+from agentmem.types.fields import Checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Checked):
     """A message that was recalled, and how good a match it is: higher is better."""
 
     stored: StoredMessage
@@ -32,7 +33,7 @@ INDEX_LOCK: Final = ".lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(Checked):
     """Whose messages one index holds: those of one session, or of all sessions of a user."""
 
     scope: Scope
@@ -40,7 +41,7 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class Extent(Checked):
     """
     A branch and the messages of its own: positions *forked_at* + 1 to *head*.
 
@@ -56,7 +57,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedding:
+class Embedding(Checked):
     """
     The vector of a message, or of the characters *first* to *last* of a long one.
 
@@ -130,7 +131,7 @@ class Archive(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Checked):
     """
     What is looked for, and where.
 
@@ -151,7 +152,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallStatus:
+class RecallStatus(Checked):
     """How far one domain can be searched at this moment, and by what."""
 
     num_messages: int

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agentmem.types.fields import Checked
 from agentmem.types.messages import StoredMessage
 from agentmem.types.prompt import Prompt
 
@@ -17,7 +18,7 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Checked):
     """What one generation cost."""
 
     prompt_tokens: int
@@ -44,7 +45,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLogprob:
+class TokenLogprob(Checked):
     """One generated token and how likely the model found it, before sampling narrowed it down."""
 
     token_id: int
@@ -56,7 +57,7 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class Generation(Checked):
     """The result of one generation. *token_ids* spell *text*, stop tokens not included."""
 
     text: str
@@ -71,7 +72,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Checked):
     """An answer of the model, the prompt that led to it and what it cost."""
 
     text: str

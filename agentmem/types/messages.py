@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NewType
 
 from agentmem.errors import InvalidInputError
+from agentmem.types.fields import Checked, check_fields
 from agentmem.types.reasoning import split_reasoning
 from agentmem.types.text import check_text, repair_escapes
 
@@ -124,7 +125,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedIds:
+class GeneratedIds(Checked):
     """The token ids that a model generated for a message, and which model that was."""
 
     fingerprint: str
@@ -149,6 +150,7 @@ class Message:
     generated: GeneratedIds | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.tool_calls and self.role is not Role.ASSISTANT:
             raise InvalidInputError(f"only an assistant message has tool calls, not {self.role}")
         if (self.tool_call_id is not None) != (self.role is Role.TOOL):
@@ -205,7 +207,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage:
+class StoredMessage(Checked):
     """
     A message and its place.
 
@@ -222,7 +224,7 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Checked):
     """
     A user message and all that answers it, tool calls and results included.
 
@@ -251,7 +253,7 @@ class PinScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class Pin(Checked):
     """One version of a keyed record of persistent context. A change is a new version."""
 
     key: str

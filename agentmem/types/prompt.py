@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NewType
 
+from agentmem.types.fields import Checked, check_fields
 from agentmem.types.messages import BranchId, Message
 from agentmem.types.recalled import RecalledHit
 from agentmem.types.text import check_text
@@ -60,7 +61,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Checked):
     """What became of the messages *first* to *last* (positions, both included)."""
 
     first: int
@@ -104,6 +105,7 @@ class Summary:
     """Of the texts it was made of."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_text("summary", self.text)
 
     @property
@@ -114,7 +116,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncationRecord:
+class TruncationRecord(Checked):
     """
     Messages that could have been in the prompt and are not, and why.
 
@@ -165,7 +167,7 @@ class Break(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse:
+class Reuse(Checked):
     """What this prompt has in common with the one before it on the same branch."""
 
     common_tokens: int
@@ -185,7 +187,7 @@ class Reuse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Checked):
     """
     What the model sees, and an account of it.
 
@@ -252,7 +254,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssemblyInfo:
+class AssemblyInfo(Checked):
     """A prompt as the log keeps it: everything but the text."""
 
     id: AssemblyId

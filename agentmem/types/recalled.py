@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from agentmem.types.fields import Checked
 from agentmem.types.messages import MessageId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecalledHit:
+class RecalledHit(Checked):
     """A message that was recalled for a prompt, and why it was chosen."""
 
     message_id: MessageId

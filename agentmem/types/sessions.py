@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from agentmem.errors import InvalidInputError
+from agentmem.types.fields import Checked
 from agentmem.types.messages import BranchId, Inherit, SessionId
 from agentmem.types.text import check_text
 
@@ -50,7 +51,7 @@ class BranchState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchInfo:
+class BranchInfo(Checked):
     """A line of a session. *forked_at* is 0 and *parent* None for ``main``."""
 
     id: BranchId
@@ -68,7 +69,7 @@ class BranchInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo:
+class SessionInfo(Checked):
     """One conversation. *num_messages* counts all branches."""
 
     id: SessionId
