@@ -74,8 +74,10 @@ def _close_calls(replay: Replay, said: list[Message]) -> list[Message]:
 
 
 def _hits(rng: random.Random, replay: Replay) -> list[Hit]:
-    """Recall anything that was said, as a bad retriever might; some of it elsewhere."""
+    """Recall anything that was said, as a bad retriever might; copies too, some of it elsewhere."""
     found = rng.sample(replay.messages, min(len(replay.messages), rng.choice((0, 0, 1, 4))))
+    texts = {one.message.text for one in found}
+    found += [one for one in replay.messages if one.message.text in texts and one not in found]
     return [Hit(stored=one, score=rng.random(), is_local=rng.random() < 0.8) for one in found]
 
 

@@ -26,7 +26,7 @@ from agentmem.errors import (
 )
 from agentmem.retrieval import HybridRetriever
 from agentmem.testing import WordCounter
-from agentmem.types import Inherit, Message, PinScope, Role
+from agentmem.types import Inherit, Message, Origin, PinScope
 
 _DEPTH = 2
 _COUNTER = WordCounter()
@@ -59,9 +59,6 @@ class Player:
         self.budget = budget
         self.faults = faults
         self.rng = talk.rng
-        self.open: list[str] = []
-        self.closed: list[str] = []
-        """Calls that the talk went on without."""
 
     def play(self, steps: int, depth: int = 0) -> None:
         """Take *steps* random steps, with a prompt after most of them."""
@@ -76,6 +73,7 @@ class Player:
             (self.delete, 1 if depth == 0 else 0),
             (lambda: self.subtask(depth), 3 if depth < _DEPTH else 0),
             (self.slide, 1),
+            (self.repeat, 1),
         )
         self.ask()
         for _ in range(steps):
@@ -84,19 +82,31 @@ class Player:
             if self.rng.random() < 0.7:
                 self.check()
 
-    def say(self, message: Message, **more: Any) -> None:
-        if message.role is not Role.TOOL and self.open:
-            self.closed += self.open
-            self.open = []
+    def waiting(self) -> tuple[list[str], list[str]]:
+        """Return the calls that wait for a result, and those that the talk went on without."""
+        made: list[str] = []
+        closed: list[str] = []
+        for stored in self.branch.messages():
+            if stored.message.tool_calls:
+                made = [call.id for call in stored.message.tool_calls]
+            elif (call_id := stored.message.tool_call_id) is None:
+                continue
+            elif stored.origin is Origin.SYNTHETIC:
+                closed.append(call_id)
+            elif call_id in closed:
+                closed.remove(call_id)
+            if stored.message.tool_call_id in made:
+                made.remove(stored.message.tool_call_id or "")
+        return made, closed
+
+    def say(self, message: Message) -> None:
         self.branch.append(
             message.role,
             message.parts,
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
             name=message.name,
-            **more,
         )
-        self.open += [call.id for call in message.tool_calls]
 
     def ask(self) -> None:
         self.say(self.talk.user(self.talk.size()))
@@ -104,24 +114,32 @@ class Player:
     def answer(self) -> None:
         self.say(self.talk.answer(self.talk.size() // 2))
 
+    def repeat(self) -> None:
+        """Ask the same again and again, and answer the same."""
+        question, answer = self.talk.user(8), self.talk.answer(6)
+        for _ in range(self.rng.randrange(3, 12)):
+            self.say(question)
+            self.say(answer)
+
     def call(self) -> None:
         self.say(self.talk.calling())
 
     def finish_calls(self) -> None:
-        self.rng.shuffle(self.open)
-        while self.open:
-            self.answer_one_call()
-
-    def answer_one_call(self) -> None:
-        if self.open:
-            call_id = self.open.pop(self.rng.randrange(len(self.open)))
+        waiting, _ = self.waiting()
+        self.rng.shuffle(waiting)
+        for call_id in waiting:
             self.say(self.talk.result(call_id))
 
+    def answer_one_call(self) -> None:
+        waiting, _ = self.waiting()
+        if waiting:
+            self.say(self.talk.result(self.rng.choice(waiting)))
+
     def answer_late(self) -> None:
-        if self.closed and not self.open:
-            call_id = self.closed.pop(self.rng.randrange(len(self.closed)))
+        _, closed = self.waiting()
+        if closed:
             try:
-                self.say(self.talk.result(call_id))
+                self.say(self.talk.result(self.rng.choice(closed)))
             except TranscriptError:
                 self.faults["late_refused"] += 1
 
@@ -162,12 +180,10 @@ class Player:
             return
         if self.rng.random() < 0.7:
             task.promote(f"a {self.talk.text('P', self.rng.randrange(1, 30))}")
-        waiting = [*self.open, *self.closed[:1]]
-        if waiting and self.rng.random() < 0.6:
-            call_id = self.rng.choice(waiting)
+        waiting, closed = self.waiting()
+        if (waiting or closed) and self.rng.random() < 0.6:
+            call_id = self.rng.choice([*waiting, *closed[:1]])
             task.promote(self.talk.result(call_id).text or "nothing", tool_call_id=call_id)
-            self.open = [i for i in self.open if i != call_id]
-            self.closed = [i for i in self.closed if i != call_id]
         try:
             task.end()
         except TranscriptError:
