@@ -9,6 +9,7 @@ import legal
 from fuzz_talk import ASKED, MARK, RESULT_OF
 
 from agentmem.config import Budget
+from agentmem.inference.call_arguments import Arguments
 from agentmem.inference.transcript import Calls, Traits, Transcript
 from agentmem.protocols import TokenCounter
 from agentmem.types import Message, Pin, Prompt, Role, Span, StoredMessage, Tier
@@ -93,7 +94,7 @@ def legal_violations(messages: Sequence[Message], *, is_asked: bool) -> list[str
     """Return what an API, or a strict template behind our transcripts, would refuse."""
     found = legal.violations(messages, answer=is_asked)
     for name, traits in _STRICT.items():
-        transcript = Transcript(traits, str)
+        transcript = Transcript(traits, str, Arguments(str, ()))
         for message in messages:
             transcript.add(message, message.text)
         checker = getattr(legal, name)
