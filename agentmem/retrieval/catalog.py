@@ -25,6 +25,7 @@ from agentmem.types import (
     StoredMessage,
     TextPart,
 )
+from agentmem.types.data_urls import without_data
 
 _WHEN = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|days?|weeks?|weekend|months?|years?"
@@ -60,7 +61,7 @@ def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
     if stored.origin in (Origin.SYNTHETIC, Origin.DELETED):
         return None
     texts = [
-        part.text if isinstance(part, TextPart) else f"[image: {part.alt}]"
+        without_data(part.text)
         for part in message.parts
         if isinstance(part, TextPart) or (isinstance(part, ImagePart) and part.alt)
     ]

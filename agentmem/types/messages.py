@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NewType
 
 from agentmem.errors import InvalidInputError
+from agentmem.types.data_urls import shown_image, without_data
 from agentmem.types.fields import Checked, check_fields
 from agentmem.types.reasoning import split_reasoning
 from agentmem.types.text import check_text, repair_escapes
@@ -68,7 +69,11 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePart:
-    """A reference to an image; *alt* is what a text model is shown in its place."""
+    """
+    A reference to an image; *alt* is what a text model is shown in its place.
+
+    Without one it is shown the URL; of a ``data:`` URL only the media type and the size.
+    """
 
     url: str
     alt: str = ""
@@ -76,6 +81,11 @@ class ImagePart:
     def __post_init__(self) -> None:
         check_text("image url", self.url)
         check_text("image alt text", self.alt)
+
+    @property
+    def text(self) -> str:
+        """What a text model is shown."""
+        return shown_image(self.url, self.alt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +185,8 @@ class Message:
 
     @property
     def text(self) -> str:
-        """What a text model is shown: text parts, and images by their alt text."""
-        shown = (
-            part.text if isinstance(part, TextPart) else f"[image: {part.alt or part.url}]"
-            for part in self.parts
-            if not isinstance(part, ReasoningPart)
-        )
-        return "\n".join(shown)
+        """What a text model is shown: text parts, and a line for each image."""
+        return "\n".join([p.text for p in self.parts if not isinstance(p, ReasoningPart)])
 
     @property
     def memory_text(self) -> str:
@@ -189,9 +194,11 @@ class Message:
         What summaries, indexes and recall may use: the text without thoughts.
 
         A thought that stands in the text itself, between the marks of its family, is left out of
-        what a model wrote; in other roles such marks are a quotation.
+        what a model wrote; in other roles such marks are a quotation. Of a ``data:`` URL there is
+        the media type and the size.
         """
-        return split_reasoning(self.text)[1] if self.role is Role.ASSISTANT else self.text
+        text = without_data(self.text)
+        return split_reasoning(text)[1] if self.role is Role.ASSISTANT else text
 
     @property
     def _thinks(self) -> bool:
