@@ -12,7 +12,7 @@ sides. That is looked at for each seam.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, takewhile
 from typing import Protocol
 
 from agentmem.errors import TranscriptError
@@ -218,7 +218,11 @@ class Pieces:
 def neighbours(
     message: Message, caller: Message | None = None
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Give a transcript, as what is before and after, in which *message* is in its place."""
+    """
+    Give a transcript, as what is before and after, in which *message* is in its place.
+
+    The place of a result is behind those of the calls that stand before its own.
+    """
     user, answer = _say(Role.USER, "u"), _say(Role.ASSISTANT, "a")
     if message.role is Role.USER:
         return (user, answer), ()
@@ -227,8 +231,12 @@ def neighbours(
     if caller is None:
         call = ToolCall(id=message.tool_call_id or "c", name=message.name or "f")
         caller = Message(role=Role.ASSISTANT, tool_calls=(call,))
+    earlier = takewhile(lambda call: call.id != message.tool_call_id, caller.tool_calls)
+    results = (
+        Message(role=Role.TOOL, parts=answer.parts, tool_call_id=call.id) for call in earlier
+    )
     # Some templates write the newest answer in another way than those before it.
-    return (user, caller), (answer,)
+    return (user, caller, *results), (answer,)
 
 
 def _say(role: Role, text: str) -> Message:

@@ -2,16 +2,18 @@
 Finds out what a chat template takes, by trying.
 
 Each way to write something is tried on transcripts of every legal shape. It is taken up if all of
-them are still shown: every text, in the order in which it was said.
+them are still shown: every text, in the order in which it was said, and every result as that of
+its own call.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 from typing import Any, Protocol
 
 from agentmem.errors import TranscriptError
+from agentmem.inference.pairing import shows_pairs
 from agentmem.inference.transcript import Calls, Traits
 from agentmem.types import Message, Role, TextPart, ToolCall
 
@@ -31,6 +33,7 @@ _SHAPES = (
     *("a", "au", "sau", "sa", "x", "xa", "sxu", "c", "scr", "cra", "cru"),
     *("ucra", "ucrcra", "sucrau", "sucr", "uacra", "ucru", "ucrua", "ucar", "ucara", "ucuru"),
     *("utra", "utru", "utrtra", "ptu", "upnra", "upnru", "uprnau", "supnr", "urxau"),
+    *("upnura", "ucucrra", "uprnpnra"),
 )
 
 # Each line is a question with its possible answers, the best first; none of them may be right.
@@ -61,6 +64,10 @@ def find_traits(write: Write) -> Traits:
             if shown and all(_shows(write, probe, better) for probe in shown):
                 traits = better
                 break
+    if traits.calls is not None:
+        better = replace(traits, calls=replace(traits.calls, shows_ids=True))
+        if all(_shows(write, probe, better) for probe in shown):
+            return better
     return traits
 
 
@@ -101,27 +108,7 @@ def _shows(write: Write, probe: Sequence[Message], traits: Traits) -> bool:
         text = write(probe, traits, add_generation_prompt=True)
     except TranscriptError:
         return False
-    return _in_order(_words(probe), text)
-
-
-def _in_order(words: Iterable[str], text: str) -> bool:
-    end = 0
-    for word in words:
-        begin = text.find(word, end)
-        if begin < 0:
-            return False
-        end = begin + len(word)
-    return True
-
-
-def _words(probe: Iterable[Message]) -> Iterator[str]:
-    for message in probe:
-        if message.text:
-            yield message.text
-        for call in message.tool_calls:
-            yield call.name
-            for key, value in call.parsed_arguments().items():
-                yield from (key, value)
+    return shows_pairs(probe, text, traits.calls or Calls())
 
 
 def _probe(shape: str) -> tuple[Message, ...]:
@@ -135,7 +122,7 @@ def _probe(shape: str) -> tuple[Message, ...]:
             call_id = "call_0" if letter == "x" or not waiting else waiting.pop(-(letter == "n"))
             messages.append(_say(Role.TOOL, word, tool_call_id=call_id))
         elif letter in "ctp":
-            ids = [f"call_{next(numbers)}" for _ in range(1 + (letter == "p"))]
+            ids = [f"call_{next(numbers)}_" for _ in range(1 + (letter == "p"))]
             waiting += ids
             calls = tuple(_call(call_id) for call_id in ids)
             text = word if letter == "t" else ""
@@ -147,8 +134,10 @@ def _probe(shape: str) -> tuple[Message, ...]:
 
 
 def _call(call_id: str) -> ToolCall:
-    arguments = {f"{call_id}K": f"{call_id}V"}
-    return ToolCall(id=call_id, name=f"{call_id}N", arguments=json.dumps(arguments))
+    # No id stands in another word: it would seem to stand beside what it does not.
+    word = call_id.replace("_", "")
+    arguments = {f"{word}K": f"{word}V"}
+    return ToolCall(id=call_id, name=f"f{word}", arguments=json.dumps(arguments))
 
 
 def _say(role: Role, text: str, **more: Any) -> Message:

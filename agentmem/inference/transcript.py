@@ -22,6 +22,12 @@ Entry = dict[str, Any]
 _FILLER = "..."
 """Said by the other side where a template insists that the two take turns."""
 
+RESULT_OF = "(result of"
+"""What a result begins with that is not in its place."""
+
+_MAX_LABEL = 200
+"""Characters of a call's arguments by which a result names it."""
+
 _ID_LETTERS = string.digits + string.ascii_lowercase
 _SHORT_ID = re.compile("[0-9A-Za-z]{9}")
 
@@ -38,6 +44,12 @@ class Calls:
 
     short_ids: bool = False
     """Ids of exactly nine letters and digits; others are replaced by a hash of them."""
+
+    shows_ids: bool = False
+    """
+    The id stands beside the call and beside its result. Else results are told apart by their
+    place alone: they stand in the order of the calls.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +83,13 @@ class Traits:
 
 
 class Transcript:
-    """Takes messages one by one; what they are written as depends only on those before."""
+    """
+    Takes messages one by one.
+
+    What they are written as depends only on those before, but for results that follow each
+    other: where nothing but the place tells whose result one is, they are put in the order of
+    their calls, and one that is not in its place names its call.
+    """
 
     def __init__(self, traits: Traits, escape: Escape, arguments: Arguments | None = None) -> None:
         self._traits = traits
@@ -79,21 +97,27 @@ class Transcript:
         # What is written by it has stand-ins in it, which the one that knows them puts right.
         self._arguments = arguments or Arguments(escape, ())
         self._entries: list[Entry] = []
-        # Calls by id: their name, and how they were written if in the form of the template.
-        self._names: dict[str, str] = {}
+        # Calls by id, and how they were written if in the form of the template.
+        self._calls: dict[str, ToolCall] = {}
         self._structured: dict[str, Calls] = {}
+        self._round = _Round(())
+        self._results: list[tuple[Message, str]] = []
 
     def add(self, message: Message, content: str) -> None:
         """Add *message*, whose text is shown as *content*."""
         if message.role is Role.TOOL:
-            self._entries.append(self._result(message, content))
-        elif message.tool_calls:
+            self._results.append((message, content))
+            return
+        self._add_results()
+        if message.tool_calls:
+            self._round = _Round(message.tool_calls)
             self._add_calls(message.tool_calls, content)
         else:
             self._entries.append(_entry(str(message.role), content))
 
     def entries(self) -> list[Entry]:
         """Give what was added, arranged as the template takes it."""
+        self._add_results()
         num_system = next(
             (i for i, entry in enumerate(self._entries) if entry["role"] != "system"),
             len(self._entries),
@@ -114,7 +138,7 @@ class Transcript:
 
     def _add_calls(self, calls: Sequence[ToolCall], content: str) -> None:
         traits, form = self._traits, self._traits.calls
-        self._names |= {call.id: call.name for call in calls}
+        self._calls |= {call.id: call for call in calls}
         # The same id may be called again later, in another form.
         for call in calls:
             self._structured.pop(call.id, None)
@@ -137,14 +161,41 @@ class Transcript:
         structured = [self._as_object(call, form) for call in calls]
         self._entries.append(_entry("assistant", content, tool_calls=structured))
 
+    def _add_results(self) -> None:
+        """Write the results that have come since the last other message."""
+        results, self._results = self._results, []
+        if any(not self._shows_id(message) for message, _ in results):
+            results.sort(key=lambda result: self._round.place(result[0]))
+        for message, content in results:
+            in_place = self._round.takes(message)
+            if not in_place and self._calls and not self._shows_id(message):
+                content = f"{self._label(message)}\n{content}"  # noqa: PLW2901 - as it is shown
+            self._entries.append(self._result(message, content))
+
+    def _shows_id(self, message: Message) -> bool:
+        form = self._structured.get(message.tool_call_id or "")
+        return form is not None and form.shows_ids
+
+    def _label(self, message: Message) -> str:
+        """Name the call that a result answers, for a reader who would take it for another's."""
+        call = self._calls.get(message.tool_call_id or "")
+        if call is None:
+            return f"{RESULT_OF} an earlier call of {self._escape(message.name or 'tool')})"
+        arguments = call.arguments
+        if len(arguments) > _MAX_LABEL:
+            arguments = f"{arguments[:_MAX_LABEL]}..."
+        named = self._escape(f"{call.name} {arguments}")
+        return f"{RESULT_OF} {self._round.describe(call)}: {named})"
+
     def _result(self, message: Message, content: str) -> Entry:
         call_id = message.tool_call_id or ""
         form = self._structured.get(call_id)
         # Where user and assistant take turns, the answer to a call that is text is a turn too.
         if form is None and not (self._traits.loose_results and self._traits.repeats):
             return _entry("user", f"<tool_response>\n{content}\n</tool_response>")
-        name = message.name or self._names.get(call_id, "tool")
-        shown_id = self._id(call_id, form or self._traits.calls or Calls())
+        call = self._calls.get(call_id)
+        name = message.name or (call.name if call else "tool")
+        shown_id = self._escape(shown_call_id(call_id, form or self._traits.calls or Calls()))
         return _entry("tool", content, tool_call_id=shown_id, name=self._escape(name))
 
     def _as_text(self, call: ToolCall) -> str:
@@ -159,12 +210,43 @@ class Transcript:
             read = self._arguments.whole if form.whole else self._arguments.by_value
             arguments = read(call)
         function = {"name": self._escape(call.name), "arguments": arguments}
-        return {"type": "function", "id": self._id(call.id, form), "function": function}
+        call_id = self._escape(shown_call_id(call.id, form))
+        return {"type": "function", "id": call_id, "function": function}
 
-    def _id(self, call_id: str, form: Calls) -> str:
-        if not form.short_ids:
-            return self._escape(call_id)
-        return call_id if _SHORT_ID.fullmatch(call_id) else _shortened(call_id)
+
+class _Round:
+    """
+    The calls of one message, of which results tell by their place which they answer.
+
+    Args:
+        calls: these calls, in their order.
+    """
+
+    def __init__(self, calls: Sequence[ToolCall]) -> None:
+        self._places = {call.id: place for place, call in enumerate(calls)}
+        self._num_taken = 0
+
+    def place(self, result: Message) -> int:
+        """Return which call *result* answers; a number behind the last for one of another round."""
+        return self._places.get(result.tool_call_id or "", len(self._places))
+
+    def takes(self, result: Message) -> bool:
+        """Whether *result*, written next, stands in the place of its call."""
+        is_next = self.place(result) == self._num_taken < len(self._places)
+        self._num_taken += 1
+        return is_next
+
+    def describe(self, call: ToolCall) -> str:
+        """Return which call of which round *call* is, in words."""
+        place = self._places.get(call.id)
+        return "an earlier call" if place is None else f"call {place + 1} of {len(self._places)}"
+
+
+def shown_call_id(call_id: str, form: Calls) -> str:
+    """Return *call_id* as a template takes it."""
+    if not form.short_ids or _SHORT_ID.fullmatch(call_id):
+        return call_id
+    return _shortened(call_id)
 
 
 def _take_turns(entries: Sequence[Entry]) -> list[Entry]:

@@ -16,7 +16,7 @@ from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.types import GeneratedIds
 from tests.builders import call, result
 from tests.inference.kinds import KINDS, kind_tokenizer
-from tests.inference.test_templates import TRANSCRIPTS
+from tests.inference.test_templates import TRANSCRIPTS, in_order_of_calls
 from tests.inference.tiny import say, tiny_tokenizer
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -54,7 +54,9 @@ def conversations(counter):
             for text in ("yes\n", " no", "<think>\nt\n</think>\n\nok")
             if (ids := tuple(counter._encoder.encode([text])))
         ]
-        yield [say("system", "p <|im_end|>"), *said, *answers, say("user", "q")]
+        messages = [say("system", "p <|im_end|>"), *said, *answers, say("user", "q")]
+        yield messages
+        yield in_order_of_calls(messages)
 
 
 @each_kind
