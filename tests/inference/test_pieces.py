@@ -10,6 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import fuzz_context
+from fuzz_talk import Talk
 
 from agentmem.inference.pieces import Pieces
 from agentmem.inference.tokenizer import ChatTokenizer
@@ -43,7 +44,7 @@ def conversations(counter):
     for seed in range(12):
         rng = random.Random(seed)  # noqa: S311 - repeatable
         group = rng.choice(("fits", "loop"))
-        steps = fuzz_context._steps(rng, group, 200)
+        steps = fuzz_context._steps(Talk(rng, 200), group)
         said = [message for step in steps for message in step]
         answers = [
             say(
@@ -70,7 +71,7 @@ def test_pieces_give_the_text_ids_and_counts_of_the_whole(kind):
             assert (one.text, one.token_ids) == (other.text, other.token_ids)
             num_joined += one.ends is not None
         assert [fast.count(m) for m in messages] == [slow.count(m) for m in messages]
-    assert num_joined > (60 if kind == "chatml" else 0)
+    assert num_joined > (50 if kind == "chatml" else 0)
     assert fast.num_rewritten == slow.num_rewritten
 
 
