@@ -8,6 +8,7 @@ from agentmem.context.arranging import Placed, arrange
 from agentmem.context.folding import Folder
 from agentmem.context.pieces import Shown, Unit
 from agentmem.context.recall import recall_message
+from agentmem.context.summary_lines import shown_lines
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
@@ -76,8 +77,8 @@ class Draft:
         """
         if not self.summaries:
             return ()
-        lines = [SUMMARY_HEADING, *(summary.text for summary in self.summaries)]
-        return _one_message(Role.USER, "\n".join(lines))
+        lines = (line for summary in self.summaries for line in shown_lines(summary))
+        return _one_message(Role.USER, "\n".join([SUMMARY_HEADING, *lines]))
 
     @property
     def head(self) -> tuple[Message, ...]:

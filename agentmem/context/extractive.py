@@ -1,33 +1,45 @@
 """
 A summary without a model: the sentences that say most, as they were said, in their order.
 
-It is deterministic and knows no language: sentences end where the punctuation of Latin, CJK,
-Arabic or Indic scripts ends them, words are runs of letters, and where a script has no spaces a
-term is a pair of characters. Salience follows SumBasic (Nenkova and Vanderwende, 2005): a
-sentence is worth the mean frequency of its terms, and terms that were said already count less.
+It is deterministic and needs to know no language, though it knows a little of some: where their
+abbreviations end no sentence (`sentences`), and the stems of decisions in a few. Words are runs of
+letters with their marks; where a script has no spaces between words a term is a pair of characters.
+Salience follows SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of
+its terms, and terms that were said already count less. A sentence is quoted whole or not at all.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
+from agentmem.context.clip import MAX_CHARS_PER_TOKEN
+from agentmem.context.sentences import OMITTED, split_sentences
+from agentmem.context.summary_lines import label_of, line_of
 from agentmem.protocols import Passage
 from agentmem.types import Role
 from agentmem.types.words import UNSPACED, WORD, clusters, normalize
 
-# Full stop, exclamation and question marks: Latin, CJK (full width), Arabic, Devanagari.
-_SENTENCE_END = re.compile("(?<=[.!?])\\s+|(?<=[\u3002\uff01\uff1f\u061f\u0964])|\n+")
 _WORD = re.compile(rf"\w{WORD}*")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+# Written with spaces: what sticks to the words does not hide them from each other.
+_HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff]+")
 _DECISION = re.compile(
-    r"\b(decid|agree|must|never|always|will|book|choos|chose|take|prefer|need|deadline|instead)"
-    r"|决定|決定|必须|必須|不要|同意|选择|選",
+    r"\b(?:decid|agree|must|never|always|will|book|choos|chose|take|prefer|need|deadline|instead"
+    r"|entsch|muss|müss|niemals|immer|brauch|statt|décid|jamais|toujours|besoin|plutôt"
+    r"|decidi|nunca|siempre|necesit)"
+    r"|\u51b3\u5b9a|\u6c7a\u5b9a|\u5fc5\u987b|\u5fc5\u9808|\u4e0d\u8981|\u540c\u610f|\u9009\u62e9|\u9078"
+    r"|\u0440\u0435\u0448\u0438\u043b|\u043d\u0443\u0436\u043d|\u043d\u0438\u043a\u043e\u0433\u0434\u0430",
     re.IGNORECASE,
 )
-_MAX_SENTENCE = 320
-"""Characters; a longer run without punctuation is cut, so that one listing is not one sentence."""
+_ROLE_WEIGHT = {Role.USER: 2.0, Role.TOOL: 0.6}
+_BEGINNING_WEIGHT = 1.5
+_NUMBER_WEIGHT = 1.6
+_DECISION_WEIGHT = 1.3
+
+_LABEL_SHARE = 3
+"""Days are left out where what stands before a line takes more than one part in this many."""
 
 _MAX_SENTENCES = 2000
 """More than this many are thinned out evenly first, so that the work stays bounded."""
@@ -36,9 +48,12 @@ _MAX_SENTENCES = 2000
 @dataclass(frozen=True, slots=True)
 class _Sentence:
     place: int
-    position: int
-    role: Role
+    passage: int
+    number: int
+    """Its place within the passage, where what was omitted before counts too."""
+
     text: str
+    words: tuple[str, ...]
     terms: tuple[str, ...]
     weight: float
 
@@ -54,31 +69,50 @@ class ExtractiveSummarizer:
         """
         Choose sentences of *passages* that fit in *max_tokens* by *count*; "" if none does.
 
-        Each line of the result is one message's chosen sentences behind its role.
+        Each line of the result has one passage's chosen sentences, behind where, when and by whom
+        they were said.
         """
-        sentences = _sentences(passages)
-        left = Counter(term for s in sentences for term in set(s.terms))
-        total = sum(left.values()) or 1
-        probability = {term: num / total for term, num in left.items()}
+        if any(count(label_of(one)) * _LABEL_SHARE > max_tokens for one in passages[:1]):
+            passages = [replace(passage, day=None) for passage in passages]
         chosen: list[_Sentence] = []
-        waiting = list(sentences)
-        used = 0
-        while waiting:
-            best = max(waiting, key=lambda s: (_worth(s, probability), -s.place))
-            waiting.remove(best)
-            # A line costs its role too, but only once a message; counting it for each sentence
-            # errs on the safe side.
-            cost = count(f"{best.role}: {best.text}\n")
-            if used + cost > max_tokens:
-                if cost < max_tokens // 8:
-                    break
-                continue
-            used += cost
-            chosen.append(best)
-            waiting = [s for s in waiting if s.terms != best.terms]
-            for term in set(best.terms):
-                probability[term] **= 2
-        return _write(sorted(chosen, key=lambda s: s.place))
+        # What is counted as a text of its own has a frame that a line in it has not.
+        frame = max(0, 2 * count("a") - count("a\na"))
+        left = max_tokens - frame
+        for sentence in _by_worth(passages, max_tokens * MAX_CHARS_PER_TOKEN, chosen):
+            is_new = all(other.passage != sentence.passage for other in chosen)
+            passage = passages[sentence.passage]
+            line = line_of(passage, sentence.text) if is_new else f"{OMITTED} {sentence.text}"
+            cost = count(line) - frame
+            if cost <= left:
+                left -= cost
+                chosen.append(sentence)
+            elif cost < max_tokens // 8:
+                break
+        while chosen and count(_write(chosen, passages)) > max_tokens:
+            chosen.pop()
+        return _write(chosen, passages)
+
+
+def _by_worth(
+    passages: Sequence[Passage], max_chars: int, chosen: Sequence[_Sentence]
+) -> Iterator[_Sentence]:
+    """Give the sentences of *passages*, best first; those that go into *chosen* change the rest."""
+    waiting = [sentence for sentence in _sentences(passages) if len(sentence.text) <= max_chars]
+    counted = Counter(term for s in waiting for term in set(s.terms))
+    total = sum(counted.values()) or 1
+    probability = {term: num / total for term, num in counted.items()}
+    while waiting:
+        waiting.sort(key=lambda s: (-_worth(s, probability), s.place))
+        num_chosen = len(chosen)
+        for index, best in enumerate(waiting):
+            yield best
+            if len(chosen) > num_chosen:
+                waiting = [s for s in waiting[index + 1 :] if s.words != best.words]
+                for term in set(best.terms):
+                    probability[term] **= 2
+                break
+        else:
+            return
 
 
 def _worth(sentence: _Sentence, probability: dict[str, float]) -> float:
@@ -91,59 +125,53 @@ def _worth(sentence: _Sentence, probability: dict[str, float]) -> float:
 def _sentences(passages: Sequence[Passage]) -> list[_Sentence]:
     found: list[_Sentence] = []
     for index, passage in enumerate(passages):
-        for number, text in enumerate(_split(passage.text)):
-            weight = _weight(passage.role, text, is_first=number == 0)
-            if index == 0:
-                weight *= 1.5  # the range's beginning says what it is about
-            terms = tuple(_terms(text))
-            found.append(_Sentence(len(found), passage.position, passage.role, text, terms, weight))
+        for number, text in enumerate(split_sentences(passage.text)):
+            words = tuple(_WORD.findall(normalize(text).casefold()))
+            if not words:
+                continue
+            weight = _weight(passage.role, text, is_beginning=index == 0)
+            terms = tuple(_terms_of(words))
+            found.append(_Sentence(len(found), index, number, text, words, terms, weight))
     if len(found) > _MAX_SENTENCES:
         step = len(found) / _MAX_SENTENCES
         found = [found[int(i * step)] for i in range(_MAX_SENTENCES)]
     return found
 
 
-def _split(text: str) -> list[str]:
-    pieces = (" ".join(piece.split()) for piece in _SENTENCE_END.split(text))
-    return [
-        piece[start : start + _MAX_SENTENCE]
-        for piece in pieces
-        for start in range(0, len(piece), _MAX_SENTENCE)
-    ]
-
-
 def _terms(text: str) -> list[str]:
-    terms: list[str] = []
-    for word in _WORD.findall(normalize(text).casefold()):
-        if _UNSPACED.search(word):
+    return list(_terms_of(_WORD.findall(normalize(text).casefold())))
+
+
+def _terms_of(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        if _UNSPACED.search(word) and not _HANGUL.fullmatch(word):
             characters = clusters(word)
             pairs = [one + other for one, other in pairwise(characters)]
-            terms += pairs or characters
-        elif len(word) > 2 or word.isdigit():  # noqa: PLR2004 - short words carry no topic
-            terms.append(word)
-    return terms
+            yield from pairs or characters
+        # Short words carry no topic where there are capitals; in Hangul or Hebrew they do.
+        elif len(word) > 2 or word.isdigit() or word.upper() == word:  # noqa: PLR2004
+            yield word
 
 
-def _weight(role: Role, text: str, *, is_first: bool) -> float:
-    weight = {Role.USER: 2.0, Role.ASSISTANT: 1.0, Role.TOOL: 0.6}.get(role, 1.0)
-    if is_first:
-        weight *= 1.2
+def _weight(role: Role, text: str, *, is_beginning: bool) -> float:
+    weight = _ROLE_WEIGHT.get(role, 1.0)
+    if is_beginning:  # of the whole run, which says what it is about
+        weight *= _BEGINNING_WEIGHT
     if any(c.isdigit() for c in text):
-        weight *= 1.6
-    if re.search(r"(?<=[\w,;] )[A-Z]\w+", text):
-        weight *= 1.3
+        weight *= _NUMBER_WEIGHT
     if _DECISION.search(text):
-        weight *= 1.3
+        weight *= _DECISION_WEIGHT
     return weight
 
 
-def _write(sentences: Sequence[_Sentence]) -> str:
-    lines: list[str] = []
-    last = None
-    for sentence in sentences:
-        if sentence.position == last:
-            lines[-1] += f" {sentence.text}"
-        else:
-            lines.append(f"{sentence.role}: {sentence.text}")
-        last = sentence.position
+def _write(chosen: Sequence[_Sentence], passages: Sequence[Passage]) -> str:
+    lines = []
+    in_order = sorted(chosen, key=lambda s: s.place)
+    for index, of_one in groupby(in_order, key=lambda s: s.passage):
+        text, last = "", None
+        for sentence in of_one:
+            text += "" if last is None else " " if sentence.number == last + 1 else f" {OMITTED} "
+            text += sentence.text
+            last = sentence.number
+        lines.append(line_of(passages[index], text))
     return "\n".join(lines)

@@ -8,10 +8,16 @@ level when their tier is full, so a conversation of any length has a bounded num
 
 import hashlib
 from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 
 from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.context.summary_lines import (
+    passages_of_messages,
+    passages_of_summary,
+    with_quotations_checked,
+)
 from agentmem.protocols import Passage, Summarizer
-from agentmem.types import BranchId, Role, StoredMessage, Summary, repair_text
+from agentmem.types import BranchId, StoredMessage, Summary, repair_text
 
 _MIN_TOKENS = 16
 """Fewer than this many tokens say nothing worth the room."""
@@ -27,12 +33,18 @@ class Folder:
     Args:
         count: tokens of a text.
         max_tokens: of all summaries together.
+        zone: of the days that summaries name.
     """
 
     def __init__(
-        self, summarizer: Summarizer, count: Callable[[str], int], max_tokens: int
+        self,
+        summarizer: Summarizer,
+        count: Callable[[str], int],
+        max_tokens: int,
+        zone: tzinfo = UTC,
     ) -> None:
         self._summarizer = summarizer
+        self._zone = zone
         self._count = count
         self._max_tokens = max_tokens
         # The same run may be tried more than once until a prompt fits.
@@ -58,8 +70,10 @@ class Folder:
         if all(stored.position in covered for stored in leaving):
             return tuple(summaries)
         first, last = min([first, *covered]), max([last, *covered])
-        passages = [_of_summary(summary) for summary in inside]
-        passages += [_of_message(m) for m in leaving if m.position not in covered]
+        passages = [line for summary in inside for line in passages_of_summary(summary)]
+        names = {call.id: call.name for m in leaving for call in m.message.tool_calls}
+        new = (m for m in leaving if m.position not in covered)
+        passages += passages_of_messages(new, self._zone, names)
         made = self._write(branch_id, (first, last), sorted(passages, key=_place), inside)
         kept = [*others, *(inside if made is None else (made,))]
         return self._within_tier(branch_id, sorted(kept, key=lambda s: s.first))
@@ -79,7 +93,7 @@ class Folder:
         if key not in self._asked:
             self._asked[key] = self._ask(passages, limit)
         text, author = self._asked[key]
-        text = text.strip()
+        text = with_quotations_checked(text.strip(), passages)
         # A summarizer is a stranger: what it promises is counted, not believed.
         if not text or self._count(text) > limit:
             return None
@@ -114,7 +128,8 @@ class Folder:
             merged = None
             if len(run) > 1:
                 ends = (run[0].first, run[-1].last)
-                merged = self._write(branch_id, ends, [_of_summary(s) for s in run], run)
+                lines = [line for summary in run for line in passages_of_summary(summary)]
+                merged = self._write(branch_id, ends, lines, run)
             if merged is None:
                 summaries = summaries[1:]
             else:
@@ -147,21 +162,10 @@ def _contiguous_end(summaries: Sequence[Summary]) -> list[Summary]:
     return run
 
 
-def _of_message(stored: StoredMessage) -> Passage:
-    message = stored.message
-    calls = "".join(f"[{call.name} {call.arguments}] " for call in message.tool_calls)
-    return Passage(position=stored.position, role=message.role, text=calls + message.text)
-
-
-def _of_summary(summary: Summary) -> Passage:
-    # Each line of a summary already says who spoke, so it is nobody's own.
-    return Passage(position=summary.first, role=Role.SYSTEM, text=summary.text)
-
-
 def _place(passage: Passage) -> int:
     return passage.position
 
 
 def _hash(passages: Sequence[Passage]) -> str:
-    facts = repr([(p.position, p.role.value, p.text) for p in passages])
+    facts = repr([(p.position, p.role.value, p.text, p.last, p.speaker) for p in passages])
     return hashlib.sha256(facts.encode()).hexdigest()[:16]

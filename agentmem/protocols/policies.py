@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Protocol
 
 from agentmem.types import Role, StoredMessage
@@ -10,11 +11,25 @@ from agentmem.types.fields import Checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage(Checked):
-    """A text that a summary is made of: a message, or a summary that is folded into the next."""
+    """
+    A text that a summary is made of: a message, or a line of a summary that is folded again.
+
+    Args:
+        position: of the message; of the first one where *last* is given.
+        role: who said it, never the system: a summary that a model wrote has the assistant's.
+        text: what was said.
+        last: position of the last message that it may be from, where no single one is known.
+        day: when it was said, where that is known.
+        speaker: who said it as summaries write it, such as ``tool result (search)``; by default
+            the role.
+    """
 
     position: int
     role: Role
     text: str
+    last: int | None = None
+    day: date | None = None
+    speaker: str = ""
 
 
 class Summarizer(Protocol):

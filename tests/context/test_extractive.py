@@ -30,15 +30,15 @@ def test_sentences_with_numbers_and_decisions_are_kept_before_small_talk():
         max_tokens=16,
     )
 
-    assert text == "assistant: We decided to take Hotel Lisboa for 92 EUR a night."
+    assert text == "[2] assistant: We decided to take Hotel Lisboa for 92 EUR a night."
 
 
 def test_sentences_come_in_the_order_they_were_said_behind_who_said_them():
     text = summarize("Room 1 costs 10 EUR. Room 2 costs 20 EUR.", "Take room 2 for 20 EUR.")
 
     assert text.splitlines() == [
-        "user: Room 1 costs 10 EUR. Room 2 costs 20 EUR.",
-        "assistant: Take room 2 for 20 EUR.",
+        "[1] user: Room 1 costs 10 EUR. Room 2 costs 20 EUR.",
+        "[2] assistant: Take room 2 for 20 EUR.",
     ]
 
 
@@ -61,7 +61,7 @@ def test_the_same_thing_is_not_said_twice_while_others_wait():
 def test_other_scripts_are_cut_into_sentences_too(text):
     made = ExtractiveSummarizer().summarize(passages(text), max_tokens=60, count=len)
 
-    assert made.startswith("user: ")
+    assert made.startswith("[1] user: ")
     assert any(c.isdigit() for c in made)
 
 

@@ -35,7 +35,7 @@ def kind(name):
 
 def talk(counter, pins=(), turns=40, **shares):
     """Prompts of a talk that is summed up on its way."""
-    budget = Budget(context=460, reply=20, **({"retrieved": 0, "summary": 0.3} | shares))
+    budget = Budget(context=700, reply=20, **({"retrieved": 0, "summary": 0.45} | shares))
     replay = Replay(budget, pins, counter=counter)
     prompts = []
     for number in range(turns):
@@ -93,7 +93,7 @@ def test_the_prefix_holds_up_to_the_summaries_under_every_template(name, pins):
 def test_a_window_that_begins_within_a_turn_follows_the_summary(name):
     """In a tool loop the window may begin with the user's message and go on with any round."""
     counter = WordCounter() if name == "words" else kind(name)
-    replay = Replay(Budget(context=500, reply=20, retrieved=0, summary=0.3), counter=counter)
+    replay = Replay(Budget(context=700, reply=20, retrieved=0, summary=0.45), counter=counter)
     replay.say(say("assistant", "Welcome, you decided to stay in room 4. " + words(30)))
     for number in range(24):
         replay.say(say("user", f"I must have room {number} for {number} EUR."))
@@ -103,5 +103,5 @@ def test_a_window_that_begins_within_a_turn_follows_the_summary(name):
 
     assert replay.check() == ()
     assert summary_message(prompt).role is Role.USER
-    assert prompt.num_tokens <= 480
+    assert prompt.num_tokens <= 680
     assert not any(m.role is Role.SYSTEM for m in prompt.messages)

@@ -1,0 +1,218 @@
+"""
+How summaries are written and read again: lines that each say where, when and by whom.
+
+A line is ``[12, 2026-05-03] user: what was said``. It reads the same at every level, so what a
+summary of summaries quotes still has its speaker, and no text can open a line of its own. What
+does not read as such a line is the summarizer's own prose, and is shown as that.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, tzinfo
+from typing import Final
+
+from agentmem.context.sentences import OMITTED
+from agentmem.protocols import Passage
+from agentmem.types import Origin, Role, StoredMessage, Summary
+
+_ROLES: Final = {
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool result": Role.TOOL,
+    "subtask result": Role.ASSISTANT,
+    "summary": Role.ASSISTANT,
+}
+_SPEAKER: Final = rf"(?:{'|'.join(_ROLES)})(?: \([^()\[\]:\n]+\))?"
+_LINE: Final = re.compile(
+    rf"\[(\d{{1,18}})(?:-(\d{{1,18}}))?(?:, (\d{{4}}-\d\d-\d\d))?\] ({_SPEAKER}): (.*)"
+)
+# Before lines had places: a role, or for a summary of summaries the system and unmarked others.
+_OLD_LINE: Final = re.compile(r"(user|assistant|tool): (.*)")
+_OLD_LABELS: Final = re.compile(r"(?:system: )+")
+_OLD_AUTHOR: Final = "extractive"
+
+# What a text may begin with to be taken for a line, or for somebody else's.
+_LIKE_A_LABEL: Final = re.compile(
+    r"[^\w\"]*(?:system|developer|user|human|assistant|ai|bot|model|tool|function|ipython|subtask"
+    r"|summary|instructions?|pins?)\b[^:\"]{0,60}[:\]>|]",
+    re.IGNORECASE,
+)
+_NOT_IN_NAMES: Final = re.compile(r"[()\[\]:<>|]")
+_MAX_NAME: Final = 40
+
+
+def flatten(text: str) -> str:
+    """Return *text* as one line: every run of white space, line ends included, is a space."""
+    return " ".join(text.split())
+
+
+def line_of(passage: Passage, text: str | None = None) -> str:
+    """Write *passage*, or the excerpt *text* of it, as one line that says whose it is."""
+    said = flatten(passage.text if text is None else text)
+    if said.startswith("[") or _LIKE_A_LABEL.match(said):
+        said = f'"{said}"'
+    return f"{label_of(passage)} {said}"
+
+
+def label_of(passage: Passage) -> str:
+    """Write where, when and by whom *passage* was said."""
+    place = str(passage.position)
+    if passage.last is not None and passage.last != passage.position:
+        place += f"-{passage.last}"
+    day = "" if passage.day is None else f", {passage.day.isoformat()}"
+    return f"[{place}{day}] {_speaker_of(passage)}:"
+
+
+def passages_of_messages(
+    messages: Iterable[StoredMessage], zone: tzinfo, names: dict[str, str]
+) -> Iterator[Passage]:
+    """
+    Give the passages of *messages* that say something.
+
+    *names* are those of the tools that were called, by the id of the call.
+    """
+    for stored in messages:
+        if stored.origin in (Origin.DELETED, Origin.SYNTHETIC):
+            continue
+        message = stored.message
+        calls = "".join(f"(calls {call.name} {call.arguments}) " for call in message.tool_calls)
+        # The mark of what summaries omit is theirs alone.
+        text = (calls + message.memory_text).replace(OMITTED, "(...)")
+        if text.strip():
+            yield Passage(
+                position=stored.position,
+                role=message.role,
+                text=text,
+                day=stored.created_at.astimezone(zone).date(),
+                speaker=_speaker(stored, names),
+            )
+
+
+def passages_of_summary(summary: Summary) -> Iterator[Passage]:
+    """Read the lines of *summary*: each with its own speaker, prose with that of its writer."""
+    prose: list[str] = []
+    for line in summary.text.split("\n"):
+        read = _read(line, summary)
+        if read is None:
+            prose.append(_OLD_LABELS.sub("", line, count=1) if _is_old(summary) else line)
+            continue
+        yield from _prose(prose, summary)
+        prose = []
+        yield read
+    yield from _prose(prose, summary)
+
+
+def shown_lines(summary: Summary) -> list[str]:
+    """Write *summary* as a prompt shows it."""
+    return [line_of(passage) for passage in passages_of_summary(summary)]
+
+
+def with_quotations_checked(text: str, passages: Sequence[Passage]) -> str:
+    """
+    Return what a summarizer wrote, with each line that reads as a quotation but is none undone.
+
+    A line that names a place and a speaker is one only if every excerpt of it was said there.
+    """
+    said: dict[str, list[str]] = {}
+    for passage in passages:
+        for label in {label_of(passage), label_of(replace(passage, day=None))}:
+            said.setdefault(label, []).append(flatten(passage.text))
+    return "\n".join(
+        line if _LINE.fullmatch(line) is None or _is_quoted(line, said) else _undone(line)
+        for line in text.split("\n")
+    )
+
+
+def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
+    for label, texts in said.items():
+        if not line.startswith(f"{label} "):
+            continue
+        excerpts = [e for e in map(_unmarked, line[len(label) :].split(OMITTED)) if e]
+        if any(all(excerpt in text for excerpt in excerpts) for text in texts):
+            return True
+    return False
+
+
+def _unmarked(excerpt: str) -> str:
+    """Return *excerpt* without the marks that were put around it."""
+    excerpt = excerpt.strip()
+    if len(excerpt) > 1 and excerpt[0] == excerpt[-1] == '"':
+        excerpt = excerpt[1:-1]
+    return excerpt.strip('"').strip()
+
+
+def _undone(line: str) -> str:
+    return line.replace("[", "(", 1).replace("]", ")", 1)
+
+
+def _read(line: str, summary: Summary) -> Passage | None:
+    if (found := _LINE.fullmatch(line)) is not None:
+        first, last, day, speaker, text = found.groups()
+        return Passage(
+            position=int(first),
+            role=_ROLES[speaker.partition(" (")[0]],
+            text=text,
+            last=None if last is None else int(last),
+            day=_day(day),
+            speaker=speaker,
+        )
+    if _is_old(summary) and (found := _OLD_LINE.fullmatch(line)) is not None:
+        role = Role(found[1])
+        return Passage(position=summary.first, role=role, text=found[2], last=summary.last)
+    return None
+
+
+def _is_old(summary: Summary) -> bool:
+    return summary.author.startswith(_OLD_AUTHOR) and not summary.text.startswith("[")
+
+
+def _prose(lines: Sequence[str], summary: Summary) -> Iterator[Passage]:
+    text = "\n".join(lines).strip()
+    if not text:
+        return
+    writer = _plain_name(summary.author.rpartition("/")[2])
+    yield Passage(
+        position=summary.first,
+        role=Role.ASSISTANT,
+        text=text,
+        last=summary.last,
+        speaker=f"summary ({writer})" if writer else "summary",
+    )
+
+
+def _speaker_of(passage: Passage) -> str:
+    if re.fullmatch(_SPEAKER, passage.speaker):
+        return passage.speaker
+    return "tool result" if passage.role is Role.TOOL else _only_known(passage.role)
+
+
+def _only_known(role: Role) -> str:
+    # The system says nothing in a transcript, so its words would be somebody else's.
+    return "summary" if role is Role.SYSTEM else str(role)
+
+
+def _speaker(stored: StoredMessage, names: dict[str, str]) -> str:
+    message = stored.message
+    name = message.name
+    if message.role is Role.TOOL:
+        kind = "tool result"
+        name = name or names.get(message.tool_call_id or "")
+    elif stored.origin is Origin.PROMOTED:
+        kind = "subtask result"
+    else:
+        kind = str(message.role)
+    plain = _plain_name(name or "")
+    return f"{kind} ({plain})" if plain else kind
+
+
+def _plain_name(name: str) -> str:
+    return flatten(_NOT_IN_NAMES.sub(" ", name))[:_MAX_NAME].strip()
+
+
+def _day(text: str | None) -> date | None:
+    if text is not None:
+        with suppress(ValueError):
+            return date.fromisoformat(text)
+    return None
