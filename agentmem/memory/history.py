@@ -71,6 +71,8 @@ class History:
         """
         See the branch as it was: at a position, or at a moment.
 
+        What had been stored by that moment counts, also where it had been said before elsewhere.
+
         Raises:
             InvalidInputError: it is neither, the position does not exist, or the moment has no
                 time zone.

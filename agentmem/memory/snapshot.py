@@ -23,9 +23,10 @@ class Snapshot:
         return store.messages.read(scope, self._branch_id, first, self.head)
 
     def pins(self) -> tuple[Pin, ...]:
-        """Give the pins as they were when the newest message was said; none before the first."""
+        """Give the pins as they were when the newest message was stored; none before the first."""
         newest = self.messages(self.head) if self.head else ()
         if not newest:
             return ()
+        stored_at = newest[-1].stored_at or newest[-1].created_at
         store, scope = self._runtime.store, self._runtime.scope
-        return store.pins.visible(scope, self._branch_id, at=newest[-1].created_at)
+        return store.pins.visible(scope, self._branch_id, at=stored_at)

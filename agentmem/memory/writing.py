@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from agentmem.config import Budget
 from agentmem.context import Assembler
@@ -114,17 +115,21 @@ class Writing(Erasing):
         tool_call_id: str | None = None,
         name: str | None = None,
         client_key: str | None = None,
+        created_at: datetime | None = None,
     ) -> StoredMessage:
         """
         Store one message at the end of this branch.
 
         The transcript stays legal: calls that are still open when the talk goes on get a
         synthetic result, and a result that no call asked for gets a synthetic call. With a
-        *client_key* a retry is safe: the same key again gives the first result.
+        *client_key* a retry is safe: the same key again gives the first result. *created_at* is
+        when it was said, if that was not now but elsewhere and earlier: it is shown and searched
+        by; the order stays that of appending.
 
         Raises:
             InvalidInputError: an empty message, a field that does not go with the role, text that
-                cannot be stored, or the system role, which is for pins.
+                cannot be stored, the system role, which is for pins, or a *created_at* without a
+                time zone.
             TranscriptError: a second result for one call.
             ConflictError: the branch has ended, or *client_key* was used for something else.
             ConfigError: the policy's ``auto_pin`` failed; the message is stored.
@@ -137,7 +142,11 @@ class Writing(Erasing):
             name=name,
         )
         added = self._store.messages.append_once(
-            self._scope, self._branch_id, [message], client_key=client_key
+            self._scope,
+            self._branch_id,
+            [message],
+            client_key=client_key,
+            created_at=created_at,
         )
         self._runtime.tell_added()
         self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)

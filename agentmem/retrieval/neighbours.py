@@ -103,6 +103,6 @@ class Neighbours:
         if _NONE in (earlier, later):
             return
         created = self._created.values
-        if created[later] - created[earlier] <= PAUSE_S:
+        if abs(created[later] - created[earlier]) <= PAUSE_S:
             self._after.values[earlier] = later
             self._before.values[later] = earlier

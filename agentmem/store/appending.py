@@ -1,6 +1,7 @@
 """The two statements of an append that no call stands in the way of; PostgreSQL has them as one."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -61,13 +62,31 @@ _ADVANCE_AND_INSERT: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """When something is stored, and when it was said if that was another time."""
+
+    now: datetime
+    said_at: datetime | None = None
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was said."""
+        return self.now if self.said_at is None else self.said_at
+
+    def columns(self) -> dict[str, datetime | None]:
+        """Return the columns of a message that tell it."""
+        stored_at = None if self.said_at is None else self.now
+        return {"created_at": self.created_at, "stored_at": stored_at}
+
+
 def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
     connection: Connection,
     scope: Scope,
     branch_id: BranchId,
     messages: Sequence[Message],
     origin: Origin,
-    created_at: datetime,
+    times: Times,
 ) -> tuple[StoredMessage, ...] | None:
     """
     Lock a branch, move its head and store *messages*.
@@ -81,16 +100,16 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
         "branch": check_id("branch", branch_id),
         "owner": owner_digest(scope),
         "number": len(messages),
-        "moment": created_at,
+        "moment": times.now,
     }
     if len(messages) == 1 and connection.dialect.name == "postgresql":
-        columns = {f"new_{name}": value for name, value in encode(messages[0]).items()}
-        columns |= {"new_origin": origin.value, "new_created_at": created_at}
+        given = {**encode(messages[0]), "origin": origin.value, **times.columns()}
+        columns = {f"new_{name}": value for name, value in given.items()}
         row = connection.execute(_ADVANCE_AND_INSERT, {**keys, **columns}).one_or_none()
         if row is None:
             return None
         entry = Entry(position=row.position, message=messages[0], origin=origin)
-        return (_to_stored(row.id, entry, branch_id, created_at),)
+        return (_to_stored(row.id, entry, branch_id, times),)
     head = connection.execute(_ADVANCE, keys).scalar_one_or_none()
     if head is None:
         return None
@@ -98,11 +117,11 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
         Entry(position=position, message=message, origin=origin)
         for position, message in enumerate(messages, head - len(messages) + 1)
     ]
-    return insert_entries(connection, branch_id, entries, created_at)
+    return insert_entries(connection, branch_id, entries, times)
 
 
 def insert_entries(
-    connection: Connection, branch_id: BranchId, entries: Sequence[Entry], created_at: datetime
+    connection: Connection, branch_id: BranchId, entries: Sequence[Entry], times: Times
 ) -> tuple[StoredMessage, ...]:
     """Write *entries* and give them as they are stored. The caller holds the branch."""
     rows = [
@@ -110,7 +129,7 @@ def insert_entries(
             "branch_id": branch_id,
             "position": entry.position,
             "origin": entry.origin.value,
-            "created_at": created_at,
+            **times.columns(),
             **encode(entry.message),
         }
         for entry in entries
@@ -119,19 +138,18 @@ def insert_entries(
     one = len(rows) == 1
     added = connection.execute(_INSERT, rows[0]) if one else connection.execute(_INSERT_MANY, rows)
     return tuple(
-        _to_stored(row_id, entry, branch_id, created_at)
+        _to_stored(row_id, entry, branch_id, times)
         for row_id, entry in zip(added.scalars(), entries, strict=True)
     )
 
 
-def _to_stored(
-    row_id: int, entry: Entry, branch_id: BranchId, created_at: datetime
-) -> StoredMessage:
+def _to_stored(row_id: int, entry: Entry, branch_id: BranchId, times: Times) -> StoredMessage:
     return StoredMessage(
         id=MessageId(row_id),
         branch_id=branch_id,
         position=entry.position,
         message=entry.message,
         origin=entry.origin,
-        created_at=created_at,
+        created_at=times.created_at,
+        stored_at=times.columns()["stored_at"],
     )

@@ -75,6 +75,7 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
         message=message,
         origin=origin,
         created_at=row.created_at,
+        stored_at=row.stored_at,
     )
 
 

@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from agentmem.errors import ConflictError, InvalidInputError
-from agentmem.store.appending import append_plain, insert_entries
+from agentmem.store.appending import Times, append_plain, insert_entries
 from agentmem.store.branches import change_state, find_branch, lineage
 from agentmem.store.calls import Transcript
 from agentmem.store.codec import Decoder, decode, encode, to_json
@@ -49,7 +49,7 @@ _NEWEST_AT: Final = (
     .where(
         MessageRow.branch_id == bindparam("branch"),
         MessageRow.position <= bindparam("to"),
-        MessageRow.created_at <= bindparam("moment"),
+        func.coalesce(MessageRow.stored_at, MessageRow.created_at) <= bindparam("moment"),
     )
     .order_by(MessageRow.position.desc())
     .limit(1)
@@ -80,7 +80,7 @@ class Messages:
         self._clock = clock
         self.decoder = decoder or Decoder()
 
-    def append(
+    def append(  # noqa: PLR0913 - a message, and how it comes in
         self,
         scope: Scope,
         branch_id: BranchId,
@@ -88,6 +88,7 @@ class Messages:
         *,
         origin: Origin = Origin.SAID,
         client_key: str | None = None,
+        created_at: datetime | None = None,
     ) -> tuple[StoredMessage, ...]:
         """
         Store *messages* at the end of a branch, all or none, and give what was stored.
@@ -95,19 +96,26 @@ class Messages:
         The transcript stays legal, so more may be stored than was given: a synthetic result for
         each call that is still open when the talk goes on, a synthetic call before a result that
         nobody asked for. With a *client_key* a retry gives the first result and stores nothing.
+        *created_at* is when they were said, if not now; positions follow the order of appending.
 
         Raises:
-            InvalidInputError: there are no messages, or one has the system role.
+            InvalidInputError: there are no messages, one has the system role, or *created_at* has
+                no time zone.
             TranscriptError: a second result for a call, or one for an unknown call while others
                 are open.
             SessionNotFoundError: no such branch of this scope.
             ConflictError: the branch is not open, or the key was used for something else.
         """
         return self.append_once(
-            scope, branch_id, messages, origin=origin, client_key=client_key
+            scope,
+            branch_id,
+            messages,
+            origin=origin,
+            client_key=client_key,
+            created_at=created_at,
         ).stored
 
-    def append_once(
+    def append_once(  # noqa: PLR0913 - as `append`
         self,
         scope: Scope,
         branch_id: BranchId,
@@ -115,6 +123,7 @@ class Messages:
         *,
         origin: Origin = Origin.SAID,
         client_key: str | None = None,
+        created_at: datetime | None = None,
     ) -> Appended:
         """Do what `append` does, and say whether it was a retry of one that had been stored."""
         if not messages:
@@ -123,10 +132,12 @@ class Messages:
         if client_key is not None:
             check_name("client key", client_key)
         content = _content_hash(messages, origin) if client_key is not None else b""
+        said_at = None if created_at is None else check_moment(created_at).astimezone(UTC)
 
         def work(connection: Connection) -> Appended:
+            times = Times(now=self._clock(), said_at=said_at)
             if client_key is None:
-                plain = append_plain(connection, scope, branch_id, messages, origin, self._clock())
+                plain = append_plain(connection, scope, branch_id, messages, origin, times)
                 if plain is not None:
                     return Appended(stored=plain)
             branch = find_branch(connection, scope, branch_id, lock=True)
@@ -134,7 +145,7 @@ class Messages:
                 first_time = _find_appended(connection, branch, client_key, content)
                 if first_time is not None:
                     return Appended(stored=first_time, is_repeated=True)
-            stored = self._append_legal(connection, branch, messages, origin)
+            stored = _append_legal(connection, branch, messages, origin, times)
             if client_key is not None:
                 _keep_key(connection, client_key, content, stored)
             return Appended(stored=stored)
@@ -175,7 +186,8 @@ class Messages:
             )
             if not messages:
                 return ()
-            return self._append_legal(connection, parent, messages, Origin.PROMOTED)
+            times = Times(now=self._clock())
+            return _append_legal(connection, parent, messages, Origin.PROMOTED, times)
 
         return self._database.write(work)
 
@@ -209,6 +221,8 @@ class Messages:
     def head_at(self, scope: Scope, branch_id: BranchId, moment: datetime) -> int:
         """
         Give the position that was the newest of the branch's view at *moment*, 0 if there was none.
+
+        What was stored then counts, whenever it was said.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -248,24 +262,6 @@ class Messages:
             return pieces
 
         return tuple(map(self.decoder, self._database.read(work)))
-
-    def _append_legal(
-        self, connection: Connection, branch: AnyRow, messages: Sequence[Message], origin: Origin
-    ) -> tuple[StoredMessage, ...]:
-        if branch.state != BranchState.OPEN:
-            raise ConflictError(
-                f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended "
-                "to it"
-            )
-        now = self._clock()
-        transcript = Transcript(connection, branch)
-        for message in messages:
-            transcript.add(message, origin)
-        stored = insert_entries(connection, branch.id, transcript.entries, now)
-        transcript.write_calls()
-        changes = {"last": transcript.head, "number": transcript.num_open, "moment": now}
-        connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes})
-        return stored
 
 
 def _refuse_system(messages: Sequence[Message]) -> None:
@@ -309,3 +305,24 @@ def _find_appended(
         )
     bounds = {"branch": branch.id, "from": found.first, "to": found.last}
     return tuple(decode(row) for row in connection.execute(_RANGE, bounds))
+
+
+def _append_legal(
+    connection: Connection,
+    branch: AnyRow,
+    messages: Sequence[Message],
+    origin: Origin,
+    times: Times,
+) -> tuple[StoredMessage, ...]:
+    if branch.state != BranchState.OPEN:
+        raise ConflictError(
+            f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended to it"
+        )
+    transcript = Transcript(connection, branch)
+    for message in messages:
+        transcript.add(message, origin)
+    stored = insert_entries(connection, branch.id, transcript.entries, times)
+    transcript.write_calls()
+    changes = {"last": transcript.head, "number": transcript.num_open, "moment": times.now}
+    connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes})
+    return stored

@@ -73,7 +73,12 @@ _PROMOTED = text("origin = 'promoted'")
 
 
 class MessageRow(Base):
-    """One message; *position* is dense and unique in its branch."""
+    """
+    One message; *position* is dense and unique in its branch.
+
+    *created_at* is when it was said. *stored_at* is when it was stored, where that was later by a
+    caller's word; most have none.
+    """
 
     __tablename__ = "message"
     __table_args__ = (
@@ -99,6 +104,7 @@ class MessageRow(Base):
     generated_by: Mapped[str | None]
     generated_ids: Mapped[bytes | None]
     created_at: Mapped[datetime]
+    stored_at: Mapped[datetime | None]
 
 
 class ToolCallRow(Base):

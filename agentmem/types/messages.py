@@ -228,6 +228,10 @@ class StoredMessage(Checked):
     message: Message
     origin: Origin
     created_at: datetime
+    """When it was said."""
+
+    stored_at: datetime | None = None
+    """When it was stored, where a caller said that it had been said at another time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
