@@ -1,6 +1,6 @@
 """Frozen settings, checked when they are built."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentmem.errors import ConfigError
 from agentmem.types.fields import check_fields
@@ -42,6 +42,7 @@ class Budget:
     cache, breaks once per slide and not once per turn.
 
     Pins and the current turn come first. A share that is not used goes to the recent window.
+    The shares of summaries and recalled messages are shares of what the pins leave of the prompt.
 
     Args:
         context: tokens of prompt and reply together.
@@ -100,6 +101,24 @@ class Budget:
     def retrieved_tokens(self) -> int:
         """Tokens of recalled messages at most."""
         return self._tokens(self.retrieved)
+
+    def behind(self, num_pinned: int) -> "Budget":
+        """
+        Return this budget with its shares as tokens, where pins take *num_pinned* of the prompt.
+
+        A float is a share of what the pins leave. Tokens stay as they are while both together
+        take no more than half of what is left, or the part that they take of a prompt without
+        pins if that is more; else they shrink with it. So a window is left behind any pins.
+        """
+        left = max(0, self.prompt - num_pinned)
+        both = self.summary_tokens + self.retrieved_tokens
+        most = left * max(both / self.prompt, 0.5)
+        factor = min(1.0, most / both) if both else 1.0
+
+        def tokens(share: float) -> int:
+            return int(share * (factor if isinstance(share, int) else left))
+
+        return replace(self, summary=tokens(self.summary), retrieved=tokens(self.retrieved))
 
     def _tokens(self, share: float) -> int:
         return share if isinstance(share, int) else int(share * self.prompt)

@@ -3,7 +3,7 @@
 from agentmem.context.assembler import Assembler, BranchView, summarize_all
 from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
-from agentmem.context.draft import Block
+from agentmem.context.draft import Block, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.folding import author_of
 from agentmem.context.model_summary import ModelSummarizer
@@ -29,5 +29,6 @@ __all__ = [
     "group_turns",
     "legal_fork",
     "open_calls",
+    "pinned_message",
     "summarize_all",
 ]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
-from agentmem.context.draft import Block, Draft
-from agentmem.context.fitting import Room, Slide, fit_core, fit_hits, slide_window
+from agentmem.context.draft import Block, Draft, pinned_message
+from agentmem.context.fitting import Fitting, Room, Slide, fit_core
 from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
 from agentmem.context.pieces import shown_turns, split_turn
@@ -48,7 +48,8 @@ class BranchView:
         recorded: the layout that the log of this branch ends with; empty for a new log.
         summaries: those that *before* shows.
         inherited: positions up to this one are a parent's, not shown unless among *turns*.
-        hits: what was recalled for this prompt.
+        hits: what may be recalled for this prompt, best first.
+        max_hits: how many of *hits* that the window does not show are looked at; None for all.
         blocks: what was recalled for earlier prompts and is kept where it was first shown.
         must_slide: let the window slide to its low-water mark even if it still fits.
         parent: what *summaries* were just made of, if they are not in the log.
@@ -66,6 +67,7 @@ class BranchView:
     summaries: tuple[Summary, ...] = ()
     inherited: int = 0
     hits: tuple[Hit, ...] = ()
+    max_hits: int | None = None
     blocks: tuple[Block, ...] = ()
     must_slide: bool = False
     parent: "BranchView | None" = None
@@ -90,41 +92,33 @@ class Assembler:
                 the current turn may not be clipped or cannot be clipped enough.
         """
         self._renderer = Renderer(self._counter)
+        budget = self._budget_behind(view.pins)
         draft = self._start(view)
-        draft = fit_core(draft, self._renderer, self._budget)
-        draft, room = self._fit(view, draft)
+        draft = fit_core(draft, self._renderer, budget)
+        # What was said since the view was taken is for the next prompt to show.
+        found = (h for h in view.hits if not h.is_local or h.stored.position <= view.head)
+        fitting = Fitting(
+            renderer=self._renderer,
+            budget=budget,
+            policy=self._policy,
+            slide=Slide.of(is_new=view.before is None, must=view.must_slide),
+            found=tuple(found),
+            most=view.max_hits,
+        )
+        draft, room = fitting.fit(draft)
         return self._account(view, draft, room)
 
-    def _fit(self, view: BranchView, draft: Draft) -> tuple[Draft, Room]:
-        """Choose what is recalled and what stays; give the draft and the window's room."""
-        slide = Slide.of(is_new=view.before is None, must=view.must_slide)
-        # What was said since the view was taken is for the next prompt to show.
-        found = tuple(h for h in view.hits if not h.is_local or h.stored.position <= view.head)
+    def _budget_behind(self, pins: Sequence[Pin]) -> Budget:
+        """Return the budget with the shares that *pins* leave."""
+        return self._budget.behind(sum(map(self._renderer.count, pinned_message(pins))))
 
-        def slid(hits: tuple[Hit, ...]) -> tuple[Draft, Room]:
-            full = replace(draft, hits=hits) if hits else draft
-            return slide_window(full, self._renderer, self._budget, self._policy, slide)
-
-        first = fit_hits(draft, found, self._renderer, self._budget)
-        fitted, room = slid(first.hits)
-        if not found or len(fitted.window) == len(draft.window):
-            return fitted, room
-        # What slides out just now may be what is looked for.
-        left = replace(draft, older=fitted.older, rounds=fitted.rounds).with_blocks_in_place()
-        again = fit_hits(left, found, self._renderer, self._budget)
-        if again.hits == first.hits:
-            return fitted, room
-        fitted, room = slid(again.hits)
-        shown = {piece.stored.id for piece in fitted.window}
-        hits = tuple(hit for hit in fitted.hits if hit.stored.id not in shown)
-        return replace(fitted, hits=hits), room
-
-    def folder(self) -> Folder | None:
-        """Give what folds messages under this budget and policy; None when nothing does."""
+    def folder(self, pins: Sequence[Pin]) -> Folder | None:
+        """Return what folds messages behind *pins* under this policy; None where nothing does."""
         summarizer = self._policy.summarizer
-        if summarizer is None or self._budget.summary_tokens == 0:
+        max_tokens = self._budget_behind(pins).summary_tokens
+        if summarizer is None or max_tokens == 0:
             return None
-        return Folder(summarizer, self._renderer.count_text, self._budget.summary_tokens)
+        return Folder(summarizer, self._renderer.count_text, max_tokens)
 
     def _start(self, view: BranchView) -> Draft:
         """Take everything that the prompt before showed, and all that is new."""
@@ -139,7 +133,7 @@ class Assembler:
             rounds=tuple(rounds),
             core=core,
             loaded={s.position: s for turn in view.turns for s in turn.messages},
-            folder=self.folder(),
+            folder=self.folder(view.pins),
             blocks=view.blocks,
             keep_recalled=self._policy.keep_recalled,
             leave_to=view.leave_to,
@@ -226,7 +220,7 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
     It goes back to where something was never read, as before what subtasks have promoted. Empty
     when there is nothing to sum up or nothing to sum it up with.
     """
-    folder = assembler.folder()
+    folder = assembler.folder(view.pins)
     if folder is None:
         return ()
     messages = [stored for turn in view.turns for stored in turn.messages]

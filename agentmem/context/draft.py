@@ -66,7 +66,7 @@ class Draft:
     @cached_property
     def system(self) -> tuple[Message, ...]:
         """The one system message: each pin byte for byte, and nothing else."""
-        return _one_message(Role.SYSTEM, "\n\n".join(pin.text for pin in self.pins))
+        return pinned_message(self.pins)
 
     @cached_property
     def summary(self) -> tuple[Message, ...]:
@@ -182,6 +182,11 @@ class Draft:
         """Give what was recalled, with the position that it is kept before, if it is kept."""
         yield from ((block.anchor, block.hits) for block in self.blocks)
         yield (self.anchor if self.keep_recalled else None), self.hits
+
+
+def pinned_message(pins: Sequence[Pin]) -> tuple[Message, ...]:
+    """Return the system message of *pins*, byte for byte; none for no pins."""
+    return _one_message(Role.SYSTEM, "\n\n".join(pin.text for pin in pins))
 
 
 def _one_message(role: Role, text: str) -> tuple[Message, ...]:

@@ -6,14 +6,15 @@ then what was recalled, then summaries; the core of the current turn is clipped 
 never give way.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from typing import Final
 
 from agentmem.config import Budget
 from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
-from agentmem.context.draft import Draft
+from agentmem.context.draft import SUMMARY_HEADING, Draft
 from agentmem.context.packing import pack
 from agentmem.context.pieces import STUB_LINE, Shown, show_clipped, show_stub
 from agentmem.context.policy import Policy
@@ -21,7 +22,10 @@ from agentmem.context.render import Renderer
 from agentmem.context.window import keep_from
 from agentmem.errors import ConfigError, ContextOverflowError
 from agentmem.protocols import Discardable, Hit
-from agentmem.types import Form, Role, StoredMessage, freeze
+from agentmem.types import Form, Role, StoredMessage, Summary, freeze
+
+_UNUSED: Final = 0.02
+"""A new window is not filled up for a smaller share of the prompt than this: it takes a summary."""
 
 Room = Callable[[], int]
 """Counts the tokens that a window had, for who has something to say of it."""
@@ -83,28 +87,43 @@ def _overflow(bare: Draft, renderer: Renderer, budget: Budget) -> ContextOverflo
     )
 
 
-def fit_hits(draft: Draft, hits: tuple[Hit, ...], renderer: Renderer, budget: Budget) -> Draft:
+def fit_hits(
+    draft: Draft,
+    hits: tuple[Hit, ...],
+    renderer: Renderer,
+    budget: Budget,
+    most: int | None = None,
+) -> tuple[Hit, ...]:
     """
     Take hits in the order of their scores, skipping those that do not fit.
 
     What the prompt shows already is left out: nothing stands in it twice. A turn that has its
     block already gets no second one, which would change what the model has seen of it.
+
+    Args:
+        draft: the prompt with its window; the same window gives the same hits.
+        hits: best first.
+        renderer: counts.
+        budget: the share of what is recalled.
+        most: how many of *hits* that the window does not show are looked at. A list that was cut
+            for another window then gives the same.
     """
     if draft.anchor in {block.anchor for block in draft.blocks}:
-        return draft
+        return ()
     seen = {shown.stored.id for shown in draft.window}
-    seen |= {hit.stored.id for block in draft.blocks for hit in block.hits}
+    outside = [hit for hit in hits if hit.stored.id not in seen][:most]
+    seen = {hit.stored.id for block in draft.blocks for hit in block.hits}
     room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
     candidates = {
         hit.stored.id: hit
-        for hit in sorted(hits, key=lambda one: (one.score, -one.stored.id))
+        for hit in sorted(outside, key=lambda one: (one.score, -one.stored.id))
         if hit.stored.id not in seen
         and not hit.stored.message.is_blank
         and (hit.is_local or not draft.keep_recalled)
     }
     # The last one of a message is its best.
     best = sorted(candidates.values(), key=lambda one: (-one.score, one.stored.id))
-    return replace(draft, hits=pack(best, room, renderer))
+    return pack(best, room, renderer)
 
 
 class Slide(Enum):
@@ -121,71 +140,163 @@ class Slide(Enum):
         return cls.FILL if is_new else cls.AS_NEEDED
 
 
-def slide_window(
-    draft: Draft, renderer: Renderer, budget: Budget, policy: Policy, slide: Slide
-) -> tuple[Draft, Room]:
-    """Let the window slide as *slide* says; give the draft and the room that the window had."""
-
-    @cache
-    def room() -> int:
-        fixed = replace(draft, older=(), rounds=())
-        return max(0, budget.prompt - renderer.size(fixed))
-
-    if renderer.size(draft) <= budget.prompt and slide is not Slide.NOW:
-        return _without_beginning(draft, renderer, budget), room
-    stubbed = _stub(draft, policy)
-    if renderer.size(stubbed) <= _halfway(budget) and slide is not Slide.NOW:
-        return stubbed, room
-    return _slid(stubbed, renderer, budget, slide), room
-
-
-def _slid(draft: Draft, renderer: Renderer, budget: Budget, slide: Slide) -> Draft:
-    """Let whole units go until the rest is as small as *slide* says."""
-    room = budget.prompt - renderer.size(replace(draft, older=(), rounds=()))
-    sizes = [renderer.count_unit(unit, draft) for unit in (*draft.older, *draft.rounds)]
-    limit = room - _summary_growth(draft, renderer, budget)
-    if slide is not Slide.FILL:
-        core = renderer.count_unit(draft.core, draft)
-        limit = min(limit, int(budget.low_water * (room + core)) - core)
-    first = keep_from(sizes, limit)
-    slid = _drop(draft, first)
-    # What was chosen by single counts is counted as a whole; where a template is not the sum of
-    # its messages, or a summary took more than the units it replaced, the window gives way.
-    while renderer.size(slid) > budget.prompt and first < len(sizes):
-        first += 1
-        slid = _drop(draft, first)
-    while renderer.size(slid) > budget.prompt and (slid.all_hits or slid.summaries):
-        slid = _without_one(slid)
-    return slid
-
-
-def _without_beginning(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
-    """Let the units go that are to leave, if there are any."""
-    units = (*draft.older, *draft.rounds)
-    num_leaving = sum(unit[-1].position <= draft.leave_to for unit in units)
-    if num_leaving == 0:
-        return draft
-    slid = _drop(draft, num_leaving)
-    return slid if renderer.size(slid) <= budget.prompt else draft
-
-
-def _without_one(draft: Draft) -> Draft:
-    """Let the weakest hit go, then what was recalled earlier, then the oldest summary."""
-    if draft.hits:
-        return replace(draft, hits=draft.hits[:-1])
-    if draft.blocks:
-        return replace(draft, blocks=draft.blocks[1:])
-    return replace(draft, summaries=draft.summaries[1:])
-
-
-def _halfway(budget: Budget) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
     """
-    Give the size up to which stubs alone are enough.
+    Chooses what is recalled, and what stays of the window.
 
-    A prompt that stubs have only just made fit would slide with the next turn, and break its
-    prefix twice.
+    What is recalled is a function of the window that stays, so a prompt that is made again from
+    what this one has left is the same.
+
+    Args:
+        found: what may be recalled, best first.
+        most: how many of them that the window does not show are looked at.
     """
-    return int(budget.prompt * (1 + budget.low_water) / 2)
+
+    renderer: Renderer
+    budget: Budget
+    policy: Policy
+    slide: Slide
+    found: tuple[Hit, ...] = ()
+    most: int | None = None
+
+    def fit(self, draft: Draft) -> tuple[Draft, Room]:
+        """Slide the window of *draft* where it has to; return the draft and the window's room."""
+        fitted = self._fit(draft)
+
+        @cache
+        def room() -> int:
+            fixed = replace(draft, older=(), rounds=(), hits=fitted.hits)
+            return max(0, self.budget.prompt - self.renderer.size(fixed))
+
+        return fitted, room
+
+    def _fit(self, draft: Draft) -> Draft:
+        if self.slide is not Slide.NOW:
+            full = self._recalling(draft)
+            if self._fits(full):
+                return self._without_beginning(full)
+        stubbed = _stub(draft, self.policy)
+        if self.slide is not Slide.NOW:
+            full = self._recalling(stubbed)
+            if self.renderer.size(full) <= self.budget.prompt - self._margin(full):
+                return full
+        return self._slid(stubbed)
+
+    def _recalling(self, draft: Draft) -> Draft:
+        """Return *draft* with what its window has to recall."""
+        hits = fit_hits(draft, self.found, self.renderer, self.budget, self.most)
+        return draft if hits == draft.hits else replace(draft, hits=hits)
+
+    def _fits(self, draft: Draft) -> bool:
+        return self.renderer.size(draft) <= self.budget.prompt
+
+    def _slid(self, draft: Draft) -> Draft:
+        """Drop whole units until the rest is as small as the slide wants it."""
+        draft = _within_share(draft, self.renderer, self.budget)
+        units = (*draft.older, *draft.rounds)
+        sizes = [self.renderer.count_unit(unit, draft) for unit in units]
+        first = self._first_to_keep(draft, sizes)
+        slid = self._recalling(_drop(draft, first))
+        # What was chosen by single counts is counted as a whole; where a template is not the sum
+        # of its messages, or a summary took more than its reserve, the window is shortened.
+        while not self._fits(slid) and first < len(sizes):
+            first += 1
+            slid = self._recalling(_drop(draft, first))
+        if self.slide is Slide.FILL and self._fits(slid):
+            slid = self._widened(draft, slid, sizes, first)
+        return self._without_overflow(slid)
+
+    def _first_to_keep(self, draft: Draft, sizes: Sequence[int]) -> int:
+        """
+        Find the first unit that stays, by the counts of single units.
+
+        What leaves may be recalled, which takes room in turn: so it is looked at again until
+        nothing more leaves.
+        """
+        first = 0
+        while True:
+            left = self._recalling(_without(draft, first))
+            keep = keep_from(sizes, self._limit(left, sum(sizes[:first])))
+            if keep <= first:
+                return first
+            first = keep
+
+    def _limit(self, draft: Draft, num_leaving: int) -> int:
+        """Return the tokens that the units may take once *num_leaving* tokens of them are gone."""
+        core = self.renderer.count_unit(draft.core, draft)
+        room = self._room(draft)
+        growth = _summary_growth(draft, self.renderer, self.budget, num_leaving)
+        if self.slide is Slide.FILL:
+            return room - core - growth
+        low = int(self.budget.low_water * room)
+        return min(low, room - growth - self._margin(draft)) - core
+
+    def _room(self, draft: Draft) -> int:
+        """Return what pins, summaries and hits leave to the window, its core included."""
+        fixed = self.renderer.size(replace(draft, older=(), rounds=()))
+        return self.budget.prompt - fixed + self.renderer.count_unit(draft.core, draft)
+
+    def _margin(self, draft: Draft) -> int:
+        """
+        Return the tokens that a slide leaves free at least, where there is enough that can leave.
+
+        Half of what is between the low-water mark and a full window. A prompt that stubs or a
+        slide have only just made fit would slide with the next turn, and break its prefix twice.
+        """
+        return int((1 - self.budget.low_water) * self._room(draft) / 2)
+
+    def _widened(self, draft: Draft, slid: Draft, sizes: Sequence[int], first: int) -> Draft:
+        """Fill a new window up where its summary has taken less than its reserve."""
+        free = self.budget.prompt - self.renderer.size(slid)
+        if free <= _UNUSED * self.budget.prompt:
+            return slid
+        wider = keep_from(sizes, sum(sizes[first:]) + free)
+        if wider >= first:
+            return slid
+        widened = self._recalling(_drop(draft, wider))
+        return widened if self._fits(widened) else slid
+
+    def _without_overflow(self, draft: Draft) -> Draft:
+        """
+        Drop the weakest hits if nothing else can leave, then what is kept recalled, then summaries.
+
+        Hits come back into what is left of the room of a summary: the prompt that goes on from
+        this one would show them.
+        """
+        if self._fits(draft):
+            return draft
+        bare = replace(draft, hits=())
+        if not self._fits(bare):
+            # No older turn is left, so this is at most what the current turn has kept.
+            bare = replace(bare, blocks=())
+        while not self._fits(bare) and bare.summaries:
+            bare = replace(bare, summaries=bare.summaries[1:])
+        full = self._recalling(bare)
+        while full.hits and not self._fits(full):
+            full = replace(full, hits=full.hits[:-1])
+        return full
+
+    def _without_beginning(self, draft: Draft) -> Draft:
+        """Drop the units that are to leave, if there are any."""
+        units = (*draft.older, *draft.rounds)
+        num_leaving = sum(unit[-1].position <= draft.leave_to for unit in units)
+        if num_leaving == 0:
+            return draft
+        slid = _drop(draft, num_leaving)
+        return slid if self._fits(slid) else draft
+
+
+def _within_share(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
+    """Drop the oldest summaries while all take more than their share: pins may have grown."""
+    summaries = draft.summaries
+    while summaries and _taken(summaries, renderer) > budget.summary_tokens:
+        summaries = summaries[1:]
+    return draft if summaries == draft.summaries else replace(draft, summaries=summaries)
+
+
+def _taken(summaries: Sequence[Summary], renderer: Renderer) -> int:
+    return sum(renderer.count_text(summary.text) for summary in summaries)
 
 
 def _stub(draft: Draft, policy: Policy) -> Draft:
@@ -221,12 +332,21 @@ def _may_stub(shown: Shown) -> bool:
     return shown.form is not Form.STUB and not is_user and len(shown.message.text) > len(line)
 
 
-def _summary_growth(draft: Draft, renderer: Renderer, budget: Budget) -> int:
-    """Keep room for the summary that a slide will make."""
+def _summary_growth(draft: Draft, renderer: Renderer, budget: Budget, num_leaving: int) -> int:
+    """Return the tokens that the summary of *num_leaving* tokens may take, its heading included."""
     if draft.folder is None:
         return 0
-    taken = sum(renderer.count_text(summary.text) for summary in draft.summaries)
-    return max(0, budget.summary_tokens - taken)
+    free = max(0, budget.summary_tokens - _taken(draft.summaries, renderer))
+    growth = min(free, draft.folder.most_tokens(num_leaving))
+    is_first = growth > 0 and not draft.summaries
+    return growth + (renderer.count_text(SUMMARY_HEADING) if is_first else 0)
+
+
+def _without(draft: Draft, first: int) -> Draft:
+    """Return *draft* without its *first* units, which are not summed up."""
+    num_older = min(first, len(draft.older))
+    kept = replace(draft, older=draft.older[num_older:], rounds=draft.rounds[first - num_older :])
+    return kept.with_blocks_in_place()
 
 
 def _drop(draft: Draft, first: int) -> Draft:

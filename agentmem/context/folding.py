@@ -78,6 +78,11 @@ class Folder:
         kept = [*others, *(inside if made is None else (made,))]
         return self._within_tier(branch_id, sorted(kept, key=lambda s: s.first))
 
+    def most_tokens(self, num_tokens: int) -> int:
+        """Return what the summary of *num_tokens* tokens may take; 0 where there would be none."""
+        limit = min(self._max_tokens // _SHARE_OF_TIER, num_tokens // 2)
+        return limit if limit >= _MIN_TOKENS else 0
+
     def _write(
         self,
         branch_id: BranchId,

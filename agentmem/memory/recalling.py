@@ -1,15 +1,16 @@
 """What is looked for when a prompt is made, and where: the way from a branch to a `Query`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from agentmem.config import Budget
-from agentmem.context import BranchView
+from agentmem.context import BranchView, pinned_message
 from agentmem.errors import InvalidInputError
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Domain, Hit, Query
 from agentmem.store.view import View, at_once
-from agentmem.types import BranchId, BranchInfo, Inherit, Role, StoredMessage
+from agentmem.types import BranchId, BranchInfo, Inherit, Pin, Prompt, Role, StoredMessage, Tier
 
 Wanted = str | tuple[Hit, ...] | None
 """What is to be recalled: what fits a text, these hits, or what fits the user's last message."""
@@ -17,8 +18,11 @@ Wanted = str | tuple[Hit, ...] | None
 _MAX_CHARS: Final = 2000
 """Characters at each end of a question that are looked for; embedders see about so many."""
 
-_TOKENS_PER_HIT: Final = 16
-"""Few recalled messages are shorter, heading and speaker included."""
+_TOKENS_PER_HIT: Final = 8
+"""Hardly any recalled message is shorter, heading and speaker included."""
+
+_MIN_HITS: Final = 32
+"""Messages that are looked at where little fits: the best ones may be too long."""
 
 
 def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | None) -> Wanted:
@@ -55,23 +59,40 @@ def checked_query(text: str) -> str:
 
 
 def recall_for(
-    runtime: Runtime, view: BranchView, budget: Budget, wanted: Wanted
-) -> tuple[Hit, ...]:
-    """Find what the prompt of *view* might recall; far more than fits, the best first."""
+    runtime: Runtime, view: BranchView, budget: Budget, wanted: Wanted, *, is_whole: bool = False
+) -> BranchView:
+    """
+    Return *view* with what its prompt might recall: far more than fits, the best first.
+
+    With *is_whole* nothing is looked for, since the window is taken to show all that there is.
+    """
     if isinstance(wanted, tuple):
-        return wanted
-    if runtime.recall is None or budget.retrieved_tokens == 0:
-        return ()
-    everywhere = runtime.policy.recall_sessions
+        return replace(view, hits=wanted)
+    if runtime.recall is None or budget.retrieved_tokens == 0 or is_whole:
+        return view
+    # Only messages of the branch itself can be kept in place.
+    everywhere = runtime.policy.recall_sessions and not runtime.policy.keep_recalled
     loaded = [stored for turn in view.turns for stored in turn.messages]
-    if len(loaded) == view.head and not everywhere and _fits(runtime, loaded, budget):
-        return ()  # the window shows it all
     # In a tool loop it stays the same question, so that the prefix goes on through the answer.
     text = wanted or _asked(view)
     if not text.strip():
-        return ()
-    limit = len(loaded) + budget.retrieved_tokens // _TOKENS_PER_HIT
-    return _find(runtime, view.branch_id, text, limit=limit, everywhere=everywhere, head=view.head)
+        return view
+    # What the window shows is among the best and is passed over. Whatever part of it slides out,
+    # so many others are found: the prompt is the same if it is made again after the slide.
+    most = _MIN_HITS + budget.retrieved_tokens // _TOKENS_PER_HIT
+    limit = len(loaded) + most
+    hits = _find(runtime, view.branch_id, text, limit=limit, everywhere=everywhere, head=view.head)
+    return replace(view, hits=hits, max_hits=most)
+
+
+def is_whole(runtime: Runtime, view: BranchView, budget: Budget) -> bool:
+    """Whether the window of *view* seems to show all that a search could find."""
+    if runtime.recall is None or (
+        runtime.policy.recall_sessions and not runtime.policy.keep_recalled
+    ):
+        return False
+    loaded = [stored for turn in view.turns for stored in turn.messages]
+    return len(loaded) == view.head and _fits(runtime, view.pins, loaded, budget)
 
 
 def search(
@@ -85,6 +106,11 @@ def search(
         SessionNotFoundError: no such branch of this scope.
     """
     return _find(runtime, branch_id, text, limit=limit, everywhere=everywhere, head=None)
+
+
+def leaves_out(prompt: Prompt) -> bool:
+    """Whether messages of the branch are not shown where they were said."""
+    return any(span.tier in (None, Tier.SUMMARY) for span in prompt.layout)
 
 
 def _find(  # noqa: PLR0913 - a search, and the moment that it is for
@@ -140,10 +166,12 @@ def _asked(view: BranchView) -> str:
     return next(users, "")
 
 
-def _fits(runtime: Runtime, loaded: Sequence[StoredMessage], budget: Budget) -> bool:
-    """Tell whether all of *loaded* stays in the window even if much was recalled."""
+def _fits(
+    runtime: Runtime, pins: Sequence[Pin], loaded: Sequence[StoredMessage], budget: Budget
+) -> bool:
+    """Whether all of *loaded* stays in the window behind *pins* even if much was recalled."""
     count = runtime.need_counter().count
-    room = budget.prompt - budget.retrieved_tokens
+    room = budget.prompt - budget.retrieved_tokens - sum(map(count, pinned_message(pins)))
     return sum(count(stored.message) for stored in loaded) <= room
 
 

@@ -20,7 +20,7 @@ from agentmem.memory.arguments import (
 from agentmem.memory.background import FoldState
 from agentmem.memory.erasing import Erasing
 from agentmem.memory.loader import is_same, load_view, sources_of
-from agentmem.memory.recalling import Wanted, recall_for, wanted_recall
+from agentmem.memory.recalling import Wanted, is_whole, leaves_out, recall_for, wanted_recall
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchState,
@@ -190,10 +190,11 @@ class Writing(Erasing):
         """
         Build the prompt for the state of now, and log it.
 
-        The same state gives the same bytes, in this process or another. With a retriever, messages
-        that fit *query*, by default what the user said last, are recalled: the best of them stand
-        before the current turn, within their share of the budget, if the window does not show
-        them anyway. *hits* are such messages, found by other means; ``()`` recalls nothing.
+        The same state gives the same bytes, in this process or another; what a retriever has
+        embedded so far is a part of the state. With a retriever, messages that fit *query*, by
+        default what the user said last, are recalled: the best of them stand before the current
+        turn, within their share of the budget, if the window does not show them anyway. *hits* are
+        such messages, found by other means; ``()`` recalls nothing.
 
         Raises:
             ContextOverflowError: pins and current turn alone are over the budget.
@@ -234,8 +235,14 @@ class Writing(Erasing):
         assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
         for attempt in range(_MAX_ATTEMPTS):
             view, previous = load_view(self._runtime, self._branch_id, budget)
-            hits = recall_for(self._runtime, view, budget, wanted)
-            prompt = assembler.assemble(replace(view, hits=hits, must_slide=must_slide))
+            view = replace(view, must_slide=must_slide)
+            whole = is_whole(self._runtime, view, budget)
+            prompt = assembler.assemble(
+                recall_for(self._runtime, view, budget, wanted, is_whole=whole)
+            )
+            if whole and leaves_out(prompt):
+                # It was not all shown after all, as behind large pins: now there is what to recall.
+                prompt = assembler.assemble(recall_for(self._runtime, view, budget, wanted))
             if previous is not None and is_same(prompt, previous):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
