@@ -77,3 +77,65 @@ def test_a_huge_listing_is_summed_up_in_bounded_time():
     text = summarize("\n".join(f"line {n} costs {n} EUR" for n in range(50_000)))
 
     assert count(text) <= 40
+
+
+def chosen(*said):
+    """Which of some passages a summary with room for one of them quotes; the first is no match."""
+    filler = Passage(position=1, role=Role.USER, text="Hm.")
+    made = ExtractiveSummarizer().summarize([filler, *said], max_tokens=10, count=count)
+    return [line.split("]")[0][1:] for line in made.split("\n")]
+
+
+def passage(position, text, role=Role.ASSISTANT):
+    return Passage(position=position, role=role, text=text)
+
+
+def test_a_user_is_quoted_before_an_assistant_and_that_before_a_tool():
+    user = passage(4, "The old harbour is east of town.", Role.USER)
+    assistant = passage(3, "The old harbour is north of town.")
+    tool = passage(2, "The old harbour is south of town.", Role.TOOL)
+
+    assert chosen(tool, assistant) == ["3"]
+    assert chosen(tool, user) == ["4"]
+    assert chosen(assistant, user) == ["4"]
+
+
+def test_a_sentence_with_a_number_is_quoted_before_one_without():
+    plain = passage(2, "The old harbour is north of town.")
+
+    assert chosen(plain, passage(3, "The old harbour is 9 off town.")) == ["3"]
+
+
+def test_what_was_decided_is_quoted_before_what_is_only_told():
+    plain = passage(2, "The old harbour is lovely in town.")
+
+    assert chosen(plain, passage(3, "The old harbour must wait in town.")) == ["3"]
+    assert chosen(plain, passage(3, "The old harbour is seen in town.")) == ["2"]
+
+
+def test_a_number_weighs_more_than_a_decision_and_a_user_more_than_a_number():
+    number = passage(2, "The old harbour has 900 ships there.")
+    decided = passage(3, "The old harbour must have ships there.")
+    user = passage(4, "The old harbour has some ships there.", Role.USER)
+
+    assert chosen(decided, number) == ["2"]
+    assert chosen(number, user) == ["4"]
+
+
+def test_the_beginning_of_a_run_is_quoted_before_what_was_decided_later():
+    first = passage(1, "The old harbour is seen there.")
+    decided = passage(2, "The old harbour must wait there.")
+
+    made = ExtractiveSummarizer().summarize([first, decided], max_tokens=9, count=count)
+
+    assert made == "[1] assistant: The old harbour is seen there."
+
+
+def test_a_topic_that_was_quoted_makes_room_for_another():
+    """The harbour is told of most, and counts less once it has been quoted."""
+    texts = ["Hm.", "Harbour ships.", "Harbour boats.", "Harbour docks.", "Trains leave."]
+    said = [passage(n, text) for n, text in enumerate(texts, 1)]
+
+    made = ExtractiveSummarizer().summarize(said, max_tokens=12, count=count)
+
+    assert [line.split(": ")[1] for line in made.split("\n")] == [*texts[1:3], texts[4]]
