@@ -110,7 +110,7 @@ class Budget:
         take no more than half of what is left, or the part that they take of a prompt without
         pins if that is more; else they shrink with it. So a window is left behind any pins.
         """
-        left = max(0, self.prompt - num_pinned)
+        left = self.left_by(num_pinned)
         both = self.summary_tokens + self.retrieved_tokens
         most = left * max(both / self.prompt, 0.5)
         factor = min(1.0, most / both) if both else 1.0
@@ -119,6 +119,10 @@ class Budget:
             return int(share * (factor if isinstance(share, int) else left))
 
         return replace(self, summary=tokens(self.summary), retrieved=tokens(self.retrieved))
+
+    def left_by(self, num_pinned: int) -> int:
+        """Return the tokens that pins of *num_pinned* tokens leave of the prompt."""
+        return max(0, self.prompt - num_pinned)
 
     def _tokens(self, share: float) -> int:
         return share if isinstance(share, int) else int(share * self.prompt)

@@ -7,6 +7,7 @@ It decides and accounts; it reads and writes nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from agentmem.config import Budget
 from agentmem.context.draft import Block, Draft, pinned_message
@@ -32,6 +33,12 @@ from agentmem.types import (
     Turn,
     freeze,
 )
+
+_USEFUL_SHARE: Final = 4
+"""A window is of use with one part in so many of the prompt, ..."""
+
+_USEFUL_TOKENS: Final = 1024
+"""... or with so many tokens, if that is less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +117,22 @@ class Assembler:
 
     def _budget_behind(self, pins: Sequence[Pin]) -> Budget:
         """Return the budget with the shares that *pins* leave."""
-        return self._budget.behind(sum(map(self._renderer.count, pinned_message(pins))))
+        return self._budget.behind(self._num_pinned(pins))
+
+    def _num_pinned(self, pins: Sequence[Pin]) -> int:
+        return sum(map(self._renderer.count, pinned_message(pins)))
+
+    def _warnings(self, pins: Sequence[Pin]) -> tuple[str, ...]:
+        """Say so where *pins* leave too little for a window that is of use."""
+        num_pinned, all_of_it = self._num_pinned(pins), self._budget.prompt
+        left = self._budget.left_by(num_pinned)
+        if left >= min(all_of_it // _USEFUL_SHARE, _USEFUL_TOKENS):
+            return ()
+        said = (
+            f"pins take {num_pinned} of {all_of_it} tokens of the prompt and leave {left} for the "
+            "conversation, so little of it is shown: shorten them or take a larger context"
+        )
+        return (said,)
 
     def folder(self, pins: Sequence[Pin]) -> Folder | None:
         """Return what folds messages behind *pins* under this policy; None where nothing does."""
@@ -168,6 +190,7 @@ class Assembler:
             context=self._budget.context,
             reply=self._budget.reply,
             fingerprint=self._renderer.fingerprint,
+            warnings=self._warnings(view.pins),
         )
 
     def _reuse(

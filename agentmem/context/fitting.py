@@ -16,7 +16,7 @@ from agentmem.config import Budget
 from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
 from agentmem.context.draft import SUMMARY_HEADING, Draft
 from agentmem.context.packing import pack
-from agentmem.context.pieces import STUB_LINE, Shown, show_clipped, show_stub
+from agentmem.context.pieces import STUB_LINE, Shown, num_clippable, show_clipped, show_stub
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
 from agentmem.context.window import keep_from
@@ -35,7 +35,9 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     """
     Clip the core of the current turn if it does not fit behind the pins.
 
-    Results and answers are clipped before the user's own message, the longest first.
+    What an earlier prompt clipped is clipped further first, and with a margin, so that a tool loop
+    does not clip it again with each call. Then results and answers are clipped before the user's
+    own message, each to the same length at most.
 
     Raises:
         ContextOverflowError: it does not fit and may not be clipped, or not enough.
@@ -47,35 +49,43 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
         return draft
     if not budget.clip:
         raise _overflow(bare, renderer, budget)
-    order = sorted(
-        range(len(bare.core)),
-        key=lambda i: (
-            bare.core[i].message.role is Role.USER,
-            -renderer.count(bare.core[i].message),
-        ),
-    )
-    for index in order:
-        bare = _clip_one(bare, index, renderer, budget)
+    clipped = [i for i, one in enumerate(bare.core) if one.form is Form.CLIPPED]
+    users = [i for i, one in enumerate(bare.core) if one.message.role is Role.USER]
+    others = [i for i in range(len(bare.core)) if i not in users]
+    free = budget.prompt - sum(map(renderer.count, bare.system))
+    margin = int((1 - budget.low_water) * free / 2)
+    for indices, limit in (
+        (clipped, budget.prompt - margin),
+        (others, budget.prompt),
+        (users, budget.prompt),
+    ):
+        bare = _clip(bare, indices, renderer, limit)
         if renderer.size(bare) <= budget.prompt:
             return replace(draft, core=bare.core)
     raise _overflow(replace(bare, core=draft.core), renderer, budget)
 
 
-def _clip_one(bare: Draft, index: int, renderer: Renderer, budget: Budget) -> Draft:
-    """Clip one message of the core as little as makes the draft fit, else as much as can be."""
-    stored = bare.core[index].stored
+def _clip(bare: Draft, indices: Sequence[int], renderer: Renderer, limit: int) -> Draft:
+    """Clip these messages of the core as little as makes the draft fit, else as much as can be."""
 
     def clipped(kept: int) -> Draft:
         core = list(bare.core)
-        core[index] = show_clipped(stored, kept)
+        for index in indices:
+            was = core[index]
+            most = kept if was.kept is None else min(kept, was.kept)
+            if most < num_clippable(was.stored.message):
+                now = show_clipped(was.stored, most)
+                # The marker may be longer than what it stands for.
+                if renderer.count(now.message) < renderer.count(was.message):
+                    core[index] = now
         return replace(bare, core=tuple(core))
 
-    size = min(len(stored.message.text) - 1, MAX_CHARS_PER_TOKEN * budget.prompt)
-    if size < 0:
+    sizes = [num_clippable(bare.core[index].stored.message) for index in indices]
+    size = min(max(sizes, default=0), MAX_CHARS_PER_TOKEN * limit)
+    if size == 0:
         return bare
-    kept = most_kept(size, lambda kept: renderer.size(clipped(kept)) <= budget.prompt)
-    smallest = clipped(kept or 0)
-    return smallest if renderer.size(smallest) < renderer.size(bare) else bare
+    kept = most_kept(size, lambda kept: renderer.size(clipped(kept)) <= limit)
+    return clipped(kept or 0)
 
 
 def _overflow(bare: Draft, renderer: Renderer, budget: Budget) -> ContextOverflowError:

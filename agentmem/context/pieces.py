@@ -50,6 +50,11 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
     )
 
 
+def num_clippable(message: Message) -> int:
+    """Return how many characters of *message* can be clipped."""
+    return len(message.text)
+
+
 def show_stub(stored: StoredMessage, line: str) -> Shown:
     """Show *line* in place of *stored*."""
     return Shown(stored=stored, message=_with_text(stored.message, line), form=Form.STUB)

@@ -1,5 +1,6 @@
 """One branch to write to, and to make prompts of."""
 
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from agentmem.memory.recalling import Wanted, is_whole, leaves_out, recall_for, 
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchState,
+    Break,
     Message,
     Part,
     Pin,
@@ -33,6 +35,8 @@ from agentmem.types import (
     StoredMessage,
     ToolCall,
 )
+
+_log = logging.getLogger(__name__)
 
 _MAX_ATTEMPTS = 40
 """How often a prompt is assembled again because somebody else has logged one meanwhile."""
@@ -247,7 +251,7 @@ class Writing(Erasing):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
             try:
-                return self._store.ledger.record(
+                recorded = self._store.ledger.record(
                     self._scope, prompt, after=after, sources=sources_of(view)
                 )
             except ConflictError:
@@ -255,6 +259,9 @@ class Writing(Erasing):
                     raise
                 # Whoever comes again at another time than the others gets through.
                 time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
+            else:
+                _log_warnings(recorded)
+                return recorded
         raise AssertionError("the loop returns or raises")
 
     apin = in_thread(pin)
@@ -262,3 +269,10 @@ class Writing(Erasing):
     aappend = in_thread(append)
     aassemble = in_thread(assemble)
     afold = in_thread(fold)
+
+
+def _log_warnings(prompt: Prompt) -> None:
+    """Log the warnings of *prompt* where they are new: at the start, or with other pins."""
+    if prompt.reuse.broken_by not in (None, Break.FOLD, Break.RETRIEVED):
+        for warning in prompt.warnings:
+            _log.warning("branch %s: %s", prompt.branch_id, warning)

@@ -223,6 +223,9 @@ class Prompt(Checked):
     recalled: tuple[RecalledHit, ...] = ()
     """What was recalled for this prompt, the best first."""
 
+    warnings: tuple[str, ...] = ()
+    """What makes prompts of this branch worse than they could be, in words with numbers."""
+
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
@@ -249,6 +252,7 @@ class Prompt(Checked):
             *(hit.explain() for hit in self.recalled),
             *(record.explain() for record in self.truncations),
             self.reuse.explain(),
+            *(f"warning: {warning}" for warning in self.warnings),
         ]
         return "\n".join(lines)
 
