@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from agentmem.config import Budget
 from agentmem.context import Assembler
@@ -118,6 +119,7 @@ class Writing(Erasing):
         tool_calls: Sequence[ToolCall] = (),
         tool_call_id: str | None = None,
         name: str | None = None,
+        extra: Any = None,
         client_key: str | None = None,
         created_at: datetime | None = None,
     ) -> StoredMessage:
@@ -126,7 +128,8 @@ class Writing(Erasing):
 
         The transcript stays legal: calls that are still open when the talk goes on get a
         synthetic result, and a result that no call asked for gets a synthetic call. With a
-        *client_key* a retry is safe: the same key again gives the first result. *created_at* is
+        *client_key* a retry is safe: the same key again gives the first result. *extra* is any JSON
+        value that comes back with the message as it is, and that no model reads. *created_at* is
         when it was said, if that was not now but elsewhere and earlier: it is shown and searched
         by; the order stays that of appending.
 
@@ -144,6 +147,7 @@ class Writing(Erasing):
             tool_calls=calls_of(tool_calls),
             tool_call_id=tool_call_id,
             name=name,
+            extra=extra,
         )
         added = self._store.messages.append_once(
             self._scope,

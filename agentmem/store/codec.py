@@ -23,6 +23,10 @@ from agentmem.types import (
     TextPart,
     ToolCall,
 )
+from agentmem.types.extra import read_extra, write_extra
+
+_EXTRA = "extra"
+"""The last part of a message, and a key of others: a provider's value, as JSON in ASCII."""
 
 _MAX_REMEMBERED = 2048
 _MAX_CHARS = 8192
@@ -36,11 +40,14 @@ def to_json(value: object) -> str:
 
 def encode(message: Message) -> dict[str, Any]:
     """Give the columns that hold *message*, all but its place."""
-    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
+    calls = [_encode_call(call) for call in message.tool_calls]
+    parts = [_encode_part(part) for part in message.parts]
+    if message.extra is not None:
+        parts.append({"type": _EXTRA, "json": write_extra(message.extra)})
     generated = message.generated
     return {
         "role": message.role.value,
-        "parts": to_json([_encode_part(part) for part in message.parts]),
+        "parts": to_json(parts),
         "tool_calls": to_json(calls) if calls else None,
         "tool_call_id": message.tool_call_id,
         "name": message.name,
@@ -57,13 +64,17 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
         StoreError: the row does not hold a message; it is never skipped.
     """
     try:
+        parts = json.loads(row.parts)
+        is_last = bool(parts) and parts[-1]["type"] == _EXTRA
+        extra = read_extra(parts.pop()["json"]) if is_last else None
         message = Message(
             role=Role(row.role),
-            parts=tuple(_decode_part(part) for part in json.loads(row.parts)),
+            parts=tuple(_decode_part(part) for part in parts),
             tool_calls=_decode_calls(row.tool_calls),
             tool_call_id=row.tool_call_id,
             name=row.name,
             generated=_decode_generated(row),
+            extra=extra,
         )
         origin = Origin(row.origin)
     except (ValueError, TypeError, KeyError, struct.error) as error:
@@ -98,7 +109,9 @@ class Decoder:
         Raises:
             StoreError: the row does not hold a message; it is never skipped.
         """
-        return decode(row) if len(row.parts) > _MAX_CHARS else self._decoded(row)
+        # What a provider wants back may be changed by the caller, who then must not share it.
+        is_shared = len(row.parts) <= _MAX_CHARS and not _has_extra(row)
+        return self._decoded(row) if is_shared else decode(row)
 
     def forget(self) -> None:
         """Drop every text that is remembered to save work."""
@@ -112,7 +125,8 @@ def _encode_part(part: Part) -> dict[str, str]:
         case ImagePart():
             return {"type": "image", "url": part.url, "alt": part.alt}
         case ReasoningPart():
-            return {"type": "reasoning", "text": part.text}
+            plain = {"type": "reasoning", "text": part.text}
+            return plain if part.extra is None else {**plain, _EXTRA: write_extra(part.extra)}
 
 
 def _decode_part(part: Mapping[str, str]) -> Part:
@@ -122,7 +136,8 @@ def _decode_part(part: Mapping[str, str]) -> Part:
         case "image":
             return ImagePart(url=part["url"], alt=part["alt"])
         case "reasoning":
-            return ReasoningPart(text=part["text"])
+            extra = read_extra(part[_EXTRA]) if _EXTRA in part else None
+            return ReasoningPart(text=part["text"], extra=extra)
         case unknown:
             raise ValueError(f"unknown kind of part {unknown!r}")
 
@@ -131,9 +146,25 @@ def _decode_calls(text: str | None) -> tuple[ToolCall, ...]:
     if text is None:
         return ()
     return tuple(
-        ToolCall(id=call_id, name=name, arguments=arguments)
-        for call_id, name, arguments in json.loads(text)
+        ToolCall(
+            id=call_id,
+            name=name,
+            arguments=arguments,
+            extra=read_extra(extra[0][_EXTRA]) if extra else None,
+        )
+        for call_id, name, arguments, *extra in json.loads(text)
     )
+
+
+def _encode_call(call: ToolCall) -> list[object]:
+    plain: list[object] = [call.id, call.name, call.arguments]
+    return plain if call.extra is None else [*plain, {_EXTRA: write_extra(call.extra)}]
+
+
+def _has_extra(row: AnyRow) -> bool:
+    """Whether *row* may hold a provider's value. In a text the quotes would be escaped."""
+    mark = f'"{_EXTRA}"'
+    return mark in row.parts or mark in (row.tool_calls or "")
 
 
 def _decode_generated(row: AnyRow | SimpleNamespace) -> GeneratedIds | None:

@@ -45,9 +45,17 @@ def check_fields(value: object, error: type[ValueError] = InvalidInputError) -> 
         try:
             held = check(given)
         except _WrongError as wrong:
-            raise error(f"{kind.__name__}.{name} must be {wrong}, got {given!r:.80}") from None
+            raise error(f"{kind.__name__}.{name} must be {wrong}, got {_shown(given)}") from None
         if held is not given:
             object.__setattr__(value, name, held)
+
+
+def _shown(given: Any) -> str:
+    try:
+        return f"{given!r:.80}"
+    except ValueError:
+        # An int of thousands of digits has no text.
+        return f"a {type(given).__name__}"
 
 
 class _WrongError(Exception):

@@ -1,7 +1,7 @@
 """What was said: messages, their parts, their places, and pins."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -9,6 +9,7 @@ from typing import Any, NewType
 
 from agentmem.errors import InvalidInputError
 from agentmem.types.data_urls import shown_image, without_data
+from agentmem.types.extra import check_extra
 from agentmem.types.fields import Checked, check_fields
 from agentmem.types.reasoning import split_reasoning
 from agentmem.types.text import check_text, repair_escapes
@@ -90,12 +91,18 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPart:
-    """What the model thought before it answered: kept in the store, not shown again."""
+    """
+    What the model thought before it answered: kept in the store, not shown again.
+
+    *extra* is the provider's, as in `Message`.
+    """
 
     text: str
+    extra: Any = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_text("reasoning", self.text)
+        _keep_extra(self)
 
 
 Part = TextPart | ImagePart | ReasoningPart
@@ -106,18 +113,21 @@ class ToolCall:
     """
     A request of the model to run a tool.
 
-    *arguments* is the raw text that the model wrote, JSON or not; it is kept as it came.
+    *arguments* is the raw text that the model wrote, JSON or not; it is kept as it came. *extra* is
+    the provider's, as in `Message`.
     """
 
     id: str
     name: str
     arguments: str = "{}"
+    extra: Any = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         for what in ("id", "name"):
             if not check_text(f"tool call {what}", getattr(self, what)):
                 raise InvalidInputError(f"a tool call needs a non-empty {what}")
         check_text("tool call arguments", self.arguments)
+        _keep_extra(self)
 
     def parsed_arguments(self) -> dict[str, Any]:
         """
@@ -147,6 +157,9 @@ class Message:
     """
     One entry with a role, as it was said.
 
+    *extra* is any JSON value that a provider wants back, such as a signature: it is stored and
+    exported with the message, and neither shown to a model nor searched.
+
     Raises:
         InvalidInputError: a user message without content, a tool message without a
             ``tool_call_id``, or a field that does not go with the role.
@@ -158,9 +171,11 @@ class Message:
     tool_call_id: str | None = None
     name: str | None = None
     generated: GeneratedIds | None = None
+    extra: Any = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _keep_extra(self)
         if self.tool_calls and self.role is not Role.ASSISTANT:
             raise InvalidInputError(f"only an assistant message has tool calls, not {self.role}")
         if (self.tool_call_id is not None) != (self.role is Role.TOOL):
@@ -285,3 +300,8 @@ def _integer(written: str) -> int | Decimal:
         return int(written)
     except ValueError:
         return Decimal(written)
+
+
+def _keep_extra(value: ReasoningPart | ToolCall | Message) -> None:
+    if value.extra is not None:
+        object.__setattr__(value, "extra", check_extra("extra", value.extra))

@@ -65,7 +65,7 @@ def sample(hint):  # noqa: PLR0911 - one for each kind of annotation
         return plain[hint]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return next(iter(hint))
-    return build(hint) if dataclasses.is_dataclass(hint) else None
+    return build(hint) if hint is not typing.Any and dataclasses.is_dataclass(hint) else None
 
 
 def build(value):
@@ -90,6 +90,8 @@ def fits(held, hint):  # noqa: PLR0911 - one for each kind of annotation
     if origin is not None and issubclass(origin, Mapping):
         is_one = isinstance(held, Mapping)
         return is_one and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in held.items())
+    if hint is typing.Any:
+        return True
     if hint is None or hint is type(None):
         return held is None
     if hint in {int, float}:
