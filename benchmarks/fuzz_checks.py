@@ -33,7 +33,7 @@ FAULTS = (
 )
 RECALLED = "Recalled"
 _LABEL = re.compile(
-    r"(?:\[(?P<where>[^\]]*)\] ?)?(?P<who>(?:user|assistant|system|tool|subtask|bob|look)\b"
+    r"(?:\[(?P<where>[^\]]*)\] ?)?(?P<who>(?:user|assistant|system|tool|subtask|summary|bob|look)\b"
     r"[^:\n]{0,80}):(?:\s|$)"
 )
 _DATE = re.compile(r"\d{1,2} [A-Z][a-z]+( \d{4})? \d\d:\d\d")

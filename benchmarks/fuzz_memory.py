@@ -21,11 +21,12 @@ from agentmem.context import DiscardOldResults, PinTask, Policy
 from agentmem.errors import (
     AgentMemError,
     ContextOverflowError,
+    InvalidInputError,
     PinNotFoundError,
     TranscriptError,
 )
 from agentmem.retrieval import HybridRetriever
-from agentmem.testing import WordCounter
+from agentmem.testing import ScriptedModel, WordCounter
 from agentmem.types import Inherit, Message, Origin, PinScope
 
 _DEPTH = 2
@@ -37,7 +38,8 @@ def _memory(number: int, policy: Policy, *, recalls: bool) -> Memory:
     """Return a memory that some sessions share: making tables takes longer than a session."""
     assert number >= 0
     retriever = HybridRetriever() if recalls else None
-    return Memory.open("sqlite://", counter=_COUNTER, policy=policy, retriever=retriever)
+    model = ScriptedModel([f"a Aq{i}z the answer" for i in range(10**6, 10**6 + 5000)])
+    return Memory.open("sqlite://", model=model, policy=policy, retriever=retriever)
 
 
 _POLICIES = (
@@ -74,8 +76,13 @@ class Player:
             (lambda: self.subtask(depth), 3 if depth < _DEPTH else 0),
             (self.slide, 1),
             (self.repeat, 1),
+            (self.reply, 3),
+            (self.retry, 1),
         )
-        self.ask()
+        if self.rng.random() < 0.9:
+            self.ask()
+        else:
+            self.answer()  # a greeting
         for _ in range(steps):
             (move,) = self.rng.choices([m for m, _ in moves], [weight for _, weight in moves])
             move()
@@ -120,6 +127,26 @@ class Player:
         for _ in range(self.rng.randrange(3, 12)):
             self.say(question)
             self.say(answer)
+
+    def reply(self) -> None:
+        """Let the model answer what stands last, be it a question, a result or an open call."""
+        text = self.talk.question(self.talk.size()) if self.rng.random() < 0.5 else None
+        try:
+            reply = self._prompt(lambda: self.branch.reply(text, budget=self.budget))
+        except InvalidInputError:
+            self.faults["nothing_asked"] += text is None
+            self.faults["wrong_errors"] += text is not None
+            return
+        if reply is not None:
+            self.faults["prompts"] += 1
+            self.faults.update(check_prompt(reply.prompt, self._said(reply.prompt.head)))
+
+    def retry(self) -> None:
+        """Say the same twice under one client key."""
+        text, key = self.talk.question(self.talk.size()), self.talk.mark("U")
+        once = self.branch.append("user", text, client_key=key)
+        again = self.branch.append("user", text, client_key=key)
+        self.faults["wrong_errors"] += once.position != again.position
 
     def call(self) -> None:
         self.say(self.talk.calling())
@@ -196,15 +223,17 @@ class Player:
         if prompt is None:
             return
         self.faults["prompts"] += 1
-        said = Said(
-            messages=self.branch.messages(),
+        self.faults.update(check_prompt(prompt, self._said(prompt.head)))
+        again = self._prompt(lambda: self.branch.assemble(budget=self.budget))
+        self.faults["other_bytes"] += again is None or again.token_ids != prompt.token_ids
+
+    def _said(self, head: int) -> Said:
+        return Said(
+            messages=self.branch.messages(1, head),
             pins=self.branch.pins(),
             counter=_COUNTER,
             budget=self.budget,
         )
-        self.faults.update(check_prompt(prompt, said))
-        again = self._prompt(lambda: self.branch.assemble(budget=self.budget))
-        self.faults["other_bytes"] += again is None or again.token_ids != prompt.token_ids
 
     def _prompt(self, make: Callable[[], Any]) -> Any:
         try:
@@ -214,6 +243,8 @@ class Player:
             tiers = error.tokens_by_tier
             fixed = sum(tiers.get(tier, 0) for tier in ("pinned", "template", "current"))
             self.faults["wrong_errors"] += fixed <= self.budget.prompt
+        except InvalidInputError:
+            raise
         except AgentMemError:
             self.faults["wrong_errors"] += 1
         return None
@@ -233,7 +264,7 @@ def run_memory_session(seed: int) -> tuple[str, Counter[str]]:
     recalls = rng.random() < 0.5
     policy = rng.choice(_POLICIES)
     memory = _memory(seed // 200, policy, recalls=recalls)
-    talk = Talk(rng, window)
+    talk = Talk(rng, window, reused_ids=rng.choice((0.0, 0.0, 0.1)))
     faults: Counter[str] = Counter()
     for key in ("first", "second") if policy.recall_sessions else ("first",):
         session = memory.session(key, user=f"u{seed}")

@@ -61,6 +61,9 @@ class Talk:
     """Questions so far, to be asked again word for word."""
 
     calls: int = 0
+    reused_ids: float = 0.0
+    """How often a call has the id of an earlier one, as small models write them."""
+
     _marks: int = 0
 
     def mark(self, letter: str) -> str:
@@ -128,6 +131,8 @@ class Talk:
         """Return an assistant message with one to three calls."""
         ids = [f"c{self.calls + i}" for i in range(self.rng.choice((1, 1, 2, 3)))]
         self.calls += len(ids)
+        if self.calls > 4 and self.rng.random() < self.reused_ids:
+            ids[0] = f"c{self.rng.randrange(self.calls - len(ids))}"
         made = tuple(ToolCall(id=i, name="look", arguments=self._arguments()) for i in ids)
         said = "" if self.rng.random() < 0.5 else f"a {self.mark('A')}"
         parts = (TextPart(text=said),) if said else ()

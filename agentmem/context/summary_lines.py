@@ -118,7 +118,7 @@ def with_quotations_checked(text: str, passages: Sequence[Passage]) -> str:
     said: dict[str, list[str]] = {}
     for passage in passages:
         for label in {label_of(passage), label_of(replace(passage, day=None))}:
-            said.setdefault(label, []).append(flatten(passage.text))
+            said.setdefault(label, []).append(_without_spaces(passage.text))
     return "\n".join(
         line if _LINE.fullmatch(line) is None or _is_quoted(line, said) else _undone(line)
         for line in text.split("\n")
@@ -130,9 +130,14 @@ def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
         if not line.startswith(f"{label} "):
             continue
         excerpts = [e for e in map(_unmarked, line[len(label) :].split(OMITTED)) if e]
-        if any(all(excerpt in text for excerpt in excerpts) for text in texts):
+        # Sentences of a script without spaces are quoted with one between them.
+        if any(all(_without_spaces(e) in text for e in excerpts) for text in texts):
             return True
     return False
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split())
 
 
 def _unmarked(excerpt: str) -> str:
