@@ -4,17 +4,22 @@ One step for all sequences: start who may start, compute a bit of each, publish,
 It ties policy to tensors and knows nothing of threads; `engine` calls it under a lock.
 """
 
+import heapq
+import itertools
+import logging
 from collections import Counter
 
 from torch import Tensor
 
-from agentmem.errors import OutOfBlocksError
+from agentmem.errors import InferenceError, OutOfBlocksError
 from agentmem.inference.admission import Admission
 from agentmem.inference.prefix_cache import PrefixCache
 from agentmem.inference.runner import Runner
 from agentmem.inference.scheduler import Batch, Scheduler
 from agentmem.inference.sequence import Sequence, State
 from agentmem.inference.sequence_blocks import SequenceBlocks
+
+_log = logging.getLogger(__name__)
 
 
 class Batcher:
@@ -45,17 +50,34 @@ class Batcher:
         self._refusal = refusal
         self._blocks = SequenceBlocks(prefixes, runner)
         self._forks: dict[int, list[Sequence]] = {}
+        # All that were added and have not ended, in the order in which they came: what the
+        # accounts are made from anew.
+        self._alive: dict[int, Sequence] = {}
+        self._deadlines: list[tuple[float, int, Sequence]] = []
+        self._numbers = itertools.count()
+        self.is_torn = False
+        """Whether the accounts may be half written and `reset` must make them anew."""
+
         self.refused: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
 
     def add(self, sequence: Sequence) -> None:
-        """Queue *sequence*, or let it wait for the prompt that it is a fork of."""
+        """Queue *sequence*, once; a fork waits for the prompt that it is a fork of."""
+        if id(sequence) in self._alive:
+            return
+        if sequence.deadline is not None:
+            entry = (sequence.deadline, next(self._numbers), sequence)
+            heapq.heappush(self._deadlines, entry)
+        self._alive[id(sequence)] = sequence
+        self._queue(sequence)
+
+    def _queue(self, sequence: Sequence) -> None:
         parent = sequence.parent
         if self._refusal is None:
             whole = (sequence.num_prompt - 1) // self._prefixes.block_size
             prompt = sequence.token_ids[: whole * self._prefixes.block_size]
             sequence.keys = self._prefixes.keys(prompt, salt=sequence.salt)
-            if parent is not None and parent.num_generated == 0 and _is_alive(parent):
+            if parent is not None and parent.num_generated == 0 and parent.is_alive:
                 sequence.state = State.FORKING
                 self._forks.setdefault(id(parent), []).append(sequence)
                 return
@@ -69,52 +91,90 @@ class Batcher:
         batches: list[Batch] = self._scheduler.prefills()
         for batch in batches:
             self._advance(batch, now)
-        alive = [sequence for sequence in decoding if sequence.is_decoding and _is_alive(sequence)]
+        alive = [sequence for sequence in decoding if sequence.is_decoding and sequence.is_alive]
         for group in self._runner.groups(alive):
             self._advance([(sequence, 1) for sequence in group], now)
         return bool(batches or decoding)
 
     def end(self, sequence: Sequence) -> None:
-        """Publish what *sequence* has computed and give back what it holds. Can be called twice."""
+        """
+        Publish what *sequence* has computed and give back what it holds.
+
+        It can be called twice, and raises nothing of its own: what cannot be published is dropped.
+        """
         if sequence.state is State.ENDED:
             return
-        if sequence.state is State.FORKING and sequence.parent is not None:
-            self._forks[id(sequence.parent)].remove(sequence)
-        self._let_go(sequence)
+        children = self._forks.get(id(sequence.parent), []) if sequence.parent is not None else []
+        if sequence in children:
+            children.remove(sequence)
+        try:
+            self._let_go(sequence)
+        except Exception as error:  # noqa: BLE001 - the request has ended, whatever it was
+            self.is_torn = True
+            _log.warning("the prefix cache is dropped, since a block could not be kept: %r", error)
         self._scheduler.remove(sequence)
         for child in self._forks.pop(id(sequence), ()):
             self._scheduler.add(child)
+        self._alive.pop(id(sequence), None)
 
     def is_whole(self) -> bool:
-        """Tell, after an interrupt, whether it came in a pass, which then left nothing behind."""
+        """Whether an interrupt came in a pass, which then left nothing behind."""
         return self._runner.in_pass and all(
-            sequence.run is None or sequence.run.agrees() for sequence in self._scheduler.running
+            # One whose tokens are all computed has lost the logits that its next one comes from.
+            sequence.num_missing > 0 and (sequence.run is None or sequence.run.agrees())
+            for sequence in self._scheduler.running
         )
 
     def reset(self) -> None:
-        """Make the accounts anew: nothing is cached, and all that run start over."""
+        """
+        Make all accounts anew: nothing is cached, and what has not ended starts over.
+
+        A request that was interrupted while it took a token fails: whether its generator has drawn
+        already is not known.
+        """
+        self._runner.in_pass = False
         self._prefixes.reset()
-        for sequence in list(self._scheduler.running):
-            self._scheduler.requeue(sequence)
+        self._scheduler.clear()
+        self._forks.clear()
+        for sequence in list(self._alive.values()):
+            sequence.restart()
+            taken = sequence.reader.taken
+            if taken is None:
+                sequence.reader.fail(_interrupted())
+            elif sequence.state is State.ENDED:
+                sequence.reader.abort()
+            if sequence.reader.is_done:
+                sequence.state = State.ENDED
+                self._alive.pop(id(sequence), None)
+                continue
+            sequence.token_ids[sequence.num_prompt :] = taken or []
+            sequence.num_preempted += 1
+            self._queue(sequence)
+        self.is_torn = False
 
     def num_tokens(self) -> int:
         """Count the tokens in blocks that somebody uses, each once."""
         return self._blocks.num_tokens(self._scheduler.running)
 
     def alive(self) -> list[Sequence]:
-        """Give all sequences that have not ended."""
-        forking = [child for children in self._forks.values() for child in children]
-        return [*self._scheduler.running, *self._scheduler.waiting, *forking]
+        """Return all sequences that have not ended."""
+        return list(self._alive.values())
+
+    def fail_all(self, error: Exception) -> None:
+        """End all that run with *error*."""
+        for sequence in list(self._scheduler.running):
+            self._fail(sequence, error)
 
     def _expire(self, now: float) -> None:
-        for sequence in self.alive():
-            if sequence.deadline is not None and now >= sequence.deadline:
-                self.end(sequence)
-                sequence.reader.expire()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            sequence = self._deadlines[0][2]
+            sequence.reader.expire()
+            self.end(sequence)
+            heapq.heappop(self._deadlines)
 
     def _start(self, now: float) -> None:
         for sequence, _ in self._scheduler.candidates(now, self._num_known):
-            # In order: whoever does not fit is not overtaken by what is smaller.
+            # In order: a request that does not fit is not overtaken by a smaller one.
             if not self._scheduler.has_room or not self._try_start(sequence):
                 break
 
@@ -209,8 +269,8 @@ class Batcher:
             self._fail(child, error)
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
-        self.end(sequence)
         sequence.reader.fail(error)
+        self.end(sequence)
 
     def _ensure_blocks(self, sequence: Sequence, count: int, now: float) -> None:
         """Give *sequence* a block for each position, from others if there is no other way."""
@@ -251,5 +311,7 @@ class Batcher:
             sequence.table = []
 
 
-def _is_alive(sequence: Sequence) -> bool:
-    return sequence.state in (State.WAITING, State.RUNNING)
+def _interrupted() -> InferenceError:
+    return InferenceError(
+        "the engine was interrupted while it chose a token of this request: send it again"
+    )

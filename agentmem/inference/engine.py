@@ -1,18 +1,27 @@
 """
 An engine that many threads share: they add requests, wait for tokens, and leave when they like.
 
-Nobody but the callers moves it: whoever waits for a token takes a step, for everybody, unless
-another is in one. So there is no thread to leak and no idle loop. A step holds the lock; what
-comes or ends in the meantime is put aside and taken up by whoever has the lock.
+A caller that waits for a token runs steps for all requests; one caller steps at a time. So there
+is no thread that could leak, and no idle loop. A step holds the lock; requests that come or end in
+the meantime are put aside and taken up with the lock held. Event loops, which must not run steps,
+have one thread that steps for them while any of them waits (`async_driver`).
+
+Nothing that happens to a thread in here may harm another: the lock survives its holder
+(`step_lock`), and after an interrupt or a failure outside of a pass the accounts are made anew,
+from what the readers of all requests have taken, and every request goes on.
 """
 
+import logging
+import os
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as TokenIds
-from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
 
 from agentmem.config import InferenceConfig
 from agentmem.errors import ConfigError, InferenceError, QueueFullError
@@ -27,9 +36,14 @@ from agentmem.inference.prefix_cache import PrefixCache
 from agentmem.inference.runner import Runner
 from agentmem.inference.scheduler import Limits, Scheduler
 from agentmem.inference.sequence import Sequence, State
+from agentmem.inference.signal import Signal
+from agentmem.inference.step_lock import LOOK_AGAIN_S, StepLock
 
-_LOOK_AGAIN_S = 1.0
-"""Nobody relies on it: who stops driving wakes the others."""
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_MAX_FAILURES = 3
+"""Steps in a row that fail outside of a request's own pass before all that run are given up."""
 
 
 class Engine:
@@ -48,11 +62,15 @@ class Engine:
     ) -> None:
         self._model = model
         self._config = config
-        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._lock = StepLock()
+        self._is_torn = False
+        self._num_failures = 0
         self._arrived: deque[Sequence] = deque()
         self._ended: deque[Sequence] = deque()
         self._waiters: dict[int, threading.Event] = {}
-        # Who waits for the lock: whoever drives takes it back at once, and would never let them.
+        # Threads that wait for the lock: a thread that steps takes it back at once, and would
+        # never let them have it.
         self._callers: deque[None] = deque()
         self._has_yielded = False
         self._closed = threading.Event()
@@ -100,12 +118,14 @@ class Engine:
 
     def admit(self, num_prompt: int, max_tokens: int | None) -> int:
         """
-        Tell how many tokens may be generated after a prompt of *num_prompt*. It never waits.
+        Return how many tokens may be generated after a prompt of *num_prompt*. It never waits.
 
         Raises:
             AdmissionError: prompt and reply can never fit.
             QueueFullError: too many requests wait already.
+            InferenceError: this process is a fork of the one that loaded the model.
         """
+        self._require_own_process()
         free = self._prefixes.num_available
         allowed = self._admission.check(num_prompt, max_tokens, free=free)
         waiting = len(self._scheduler.waiting) + len(self._arrived)
@@ -115,33 +135,37 @@ class Engine:
 
     def add(self, sequence: Sequence) -> None:
         """Put an admitted request into the queue. It never waits."""
+        self._require_own_process()
         if self._closed.is_set():
             raise _closed()
         self._arrived.append(sequence)
 
     def step(self) -> bool:
-        """Take one step for all sequences; tell whether there was anything to do."""
-        with self._locked():
-            return self._step()
+        """Take one step for all sequences; return whether there was anything to do."""
+        return self._exclusive(self._step)
 
-    def drive(self, is_ready: Callable[[], bool], event: threading.Event) -> None:
+    def drive(self, is_ready: Callable[[], bool], signal: Signal) -> None:
         """
-        Take steps, in turn with others who wait, until *is_ready*.
+        Take steps, in turn with other threads that wait, until *is_ready*.
 
         Args:
-            is_ready: tells whether the caller has what it waits for.
-            event: set by the caller's reader when that may be so, and when somebody else stops.
+            is_ready: whether the caller has what it waits for.
+            signal: set by the caller's reader when that may be so.
         """
+        event = threading.Event()
+        key = signal.add(event.set)
         self._waiters[id(event)] = event
         try:
             while True:
                 event.clear()
                 if is_ready():
                     return
-                if not self._try_step():
-                    event.wait(_LOOK_AGAIN_S)
+                self._require_own_process()
+                if not self._try_step() and not event.wait(LOOK_AGAIN_S):
+                    self._lock.replace_if_abandoned()
         finally:
-            del self._waiters[id(event)]
+            signal.remove(key)
+            self._waiters.pop(id(event), None)
             self._wake()
 
     def cancel(self, sequence: Sequence) -> None:
@@ -149,131 +173,192 @@ class Engine:
         End *sequence*, publish what it computed and give its blocks back. Can be called twice.
 
         It never waits: it may be called by the garbage collector, in the middle of a step of
-        the same thread. If the lock is held, whoever holds it finishes the work.
+        the same thread. If the lock is held, its holder finishes the work.
         """
+        if os.getpid() != self._process:
+            return  # a fork: the request is the parent's
         self._ended.append(sequence)
         self._finish_ended()
 
     def discard(self, token_ids: TokenIds[int], *, keep: int, salt: str) -> int:
-        """Drop what is cached of *token_ids* behind the first *keep*; tell how many blocks."""
-        with self._locked():
-            return self._prefixes.discard(token_ids, keep=keep, salt=salt)
+        """Drop what is cached of *token_ids* after the first *keep*; return how many blocks."""
+        return self._exclusive(lambda: self._prefixes.discard(token_ids, keep=keep, salt=salt))
 
     def forget(self, *, salt: str) -> None:
         """Drop all that is cached under *salt*, and overwrite it with zeros."""
-        with self._locked():
+
+        def work() -> None:
             freed = self._prefixes.forget(salt=salt)
             if self._tensors is not None:
                 self._tensors.erase(freed)
 
+        self._exclusive(work)
+
     def usage(self) -> KVUsage:
-        """Tell where the blocks are."""
-        with self._locked():
-            total = self._pool.num_blocks if self._tensors else 0
-            free = self._pool.num_free if self._tensors else 0
-            cached = self._prefixes.num_cached
-            return KVUsage(
-                free=free,
-                cached=cached,
-                in_use=total - free - cached,
-                total=total,
-                block_size=self._config.block_size,
-                tokens=self._batcher.num_tokens(),
-                kv_bytes=self._tensors.num_bytes if self._tensors else 0,
-                max_kv_bytes=self._tensors.max_bytes if self._tensors else 0,
-            )
+        """Return where the blocks are."""
+        return self._exclusive(self._usage)
 
     def check(self) -> None:
         """Assert that the accounts agree. For tests and idle loops."""
-        with self._locked():
-            self._prefixes.check(sequence.table for sequence in self._scheduler.running)
-            for sequence in self._scheduler.running:
-                assert sequence.num_written <= sequence.num_computed, "more written than computed"
-                assert sequence.state is State.RUNNING, "an ended sequence runs"
-            for sequence in self._scheduler.waiting:
-                assert not sequence.table, "a waiting sequence holds blocks"
+        self._exclusive(self._check)
 
     def close(self) -> None:
-        """Give the memory back; whatever still runs or waits ends with an error."""
-        with self._locked():
+        """Free the memory; what still runs or waits ends with an error. Can be called twice."""
+
+        def work() -> None:
             self._closed.set()
             for sequence in self._batcher.alive():
-                self._batcher.end(sequence)
                 sequence.reader.fail(_closed())
+                self._batcher.end(sequence)
             if self._tensors is not None:
                 self._tensors.release()
 
+        if not self._closed.is_set():
+            self._exclusive(work, even_closed=True)
+
+    def _usage(self) -> KVUsage:
+        total = self._pool.num_blocks if self._tensors else 0
+        free = self._pool.num_free if self._tensors else 0
+        cached = self._prefixes.num_cached
+        return KVUsage(
+            free=free,
+            cached=cached,
+            in_use=total - free - cached,
+            total=total,
+            block_size=self._config.block_size,
+            tokens=self._batcher.num_tokens(),
+            kv_bytes=self._tensors.num_bytes if self._tensors else 0,
+            max_kv_bytes=self._tensors.max_bytes if self._tensors else 0,
+        )
+
+    def _check(self) -> None:
+        self._prefixes.check(sequence.table for sequence in self._scheduler.running)
+        for sequence in self._scheduler.running:
+            assert sequence.num_written <= sequence.num_computed, "more written than computed"
+            assert sequence.state is State.RUNNING, "an ended sequence runs"
+        for sequence in self._scheduler.waiting:
+            assert not sequence.table, "a waiting sequence holds blocks"
+
     def _step(self) -> bool:
+        """
+        Take a step. An interrupt is the caller's; what fails is not, and ends no wait by itself.
+
+        A pass that fails leaves nothing behind. Anywhere else the accounts may be half written.
+        """
         try:
-            return self._batcher.step(time.monotonic())
-        except BaseException:
-            # A pass that fails leaves nothing behind. Anywhere else the accounts may be half
-            # written: they are made anew, and everybody starts over.
-            if not self._batcher.is_whole():
-                self._batcher.reset()
-            raise
+            worked = self._batcher.step(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - it belongs to no one request: all start over
+            self._num_failures += 1
+            if self._num_failures < _MAX_FAILURES:
+                _log.warning("a step failed, and every request starts over", exc_info=True)
+            else:
+                _log.exception("%d steps have failed in a row", self._num_failures)
+                self._batcher.fail_all(error)
+                self._num_failures = 0
+            self._batcher.is_torn = True
+            return True
+        self._num_failures = 0
+        return worked
 
     def _try_step(self) -> bool:
-        """Take a step, unless somebody else is in one or comes first, or there is nothing to do."""
+        """Take a step, unless another thread is in one or comes first, or there is no work."""
         if self._callers and not self._has_yielded:
             self._has_yielded = True
             return False
-        if not self._lock.acquire(blocking=False):
-            return False
-        self._has_yielded = False
-        try:
-            self._take_up()
-            return not self._closed.is_set() and self._step()
-        finally:
-            self._take_up()
-            self._lock.release()
-            self._finish_ended()
+        ran, worked = self._lock.run(lambda: self._with_accounts(self._first_step), wait=False)
+        self._finish_ended()
+        return ran and bool(worked)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock, with what came and ended taken up before, and what ended after."""
+    def _first_step(self) -> bool:
+        self._has_yielded = False
+        return not self._closed.is_set() and self._step()
+
+    def _exclusive(self, work: Callable[[], T], *, even_closed: bool = False) -> T:
+        """
+        Wait for the lock and run *work*, which must leave the accounts whole or raise.
+
+        Raises:
+            InferenceError: the model is closed.
+        """
+        self._require_own_process()
+
+        def locked() -> T:
+            if self._closed.is_set() and not even_closed:
+                raise _closed()
+            return self._with_accounts(work)
+
         self._callers.append(None)
         try:
-            with self._lock:
-                if self._closed.is_set():
-                    raise _closed()
-                self._take_up()
-                try:
-                    yield
-                finally:
-                    self._take_up()
+            _, result = self._lock.run(locked, wait=True)
         finally:
             self._callers.pop()
             self._finish_ended()
             self._wake()
+        return result  # type: ignore[return-value]  # it ran, since it waited
+
+    def _with_accounts(self, work: Callable[[], T]) -> T:
+        """
+        Run *work* on whole accounts, with the requests that came and ended taken up around it.
+
+        All tensors are made and changed in inference mode, which is a state of each thread.
+        """
+        with torch.inference_mode():
+            if self._is_torn or self._batcher.is_torn:
+                self._batcher.reset()
+            self._is_torn = True
+            try:
+                self._take_up()
+                result = work()
+                self._take_up()
+            except BaseException:
+                self._is_torn = not self._batcher.is_whole()
+                raise
+            self._is_torn = False
+            return result
 
     def _wake(self) -> None:
-        """Let those who found the lock held try again; one of them goes on driving."""
+        """Wake the threads that found the lock held; one of them goes on stepping."""
         for event in list(self._waiters.values()):
             event.set()
 
     def _take_up(self) -> None:
-        """Queue who came and finish who ended."""
+        """
+        Move new requests to the queue and finish cancelled ones.
+
+        One is taken off its list when it is done with: it is not lost to an interrupt.
+        """
         while self._arrived:
-            sequence = self._arrived.popleft()
+            sequence = self._arrived[0]
             if self._closed.is_set():
                 sequence.reader.fail(_closed())
             else:
                 self._batcher.add(sequence)
+            self._arrived.popleft()
         while self._ended:
-            sequence = self._ended.popleft()
+            sequence = self._ended[0]
             if not self._closed.is_set():
                 self._batcher.end(sequence)
             sequence.reader.abort()
+            self._ended.popleft()
 
     def _finish_ended(self) -> None:
-        """Finish who ended while the lock was being given back, unless somebody has it."""
-        while self._ended and self._lock.acquire(blocking=False):
-            try:
-                self._take_up()
-            finally:
-                self._lock.release()
-                self._wake()
+        """Finish requests that ended while the lock was given back, unless it is held again."""
+        while self._ended:
+            ran, _ = self._lock.run(lambda: self._with_accounts(_nothing), wait=False)
+            if not ran:
+                return
+            self._wake()
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise InferenceError(
+                f"the model was loaded in process {self._process}, and this is its fork "
+                f"{os.getpid()}: load it after the fork, or start workers with the spawn method"
+            )
+
+
+def _nothing() -> None:
+    """Only what is put aside is taken up."""
 
 
 def _closed() -> InferenceError:

@@ -1,17 +1,15 @@
 """One request from prompt to result: choose tokens, spell them, know when to stop."""
 
-import threading
 import time
 from collections import deque
-from collections.abc import Generator
 from collections.abc import Sequence as TokenIds
 
 from torch import Tensor
 
 from agentmem.errors import DeadlineError, InvalidInputError
-from agentmem.inference.engine import Engine
 from agentmem.inference.sampler import Sampler
 from agentmem.inference.sequence import Sequence
+from agentmem.inference.signal import Signal
 from agentmem.inference.text_stream import TextStream
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.protocols import Chunk, GenerationRequest
@@ -60,7 +58,9 @@ class Output:
         self._is_aborted = False
         self.num_tokens = 0
         self._ttft_s = 0.0
-        self.event = threading.Event()
+        self._taken: list[int] = []
+        self._is_taking = False
+        self.signal = Signal()
         self.sequence = Sequence(
             token_ids=list(request.token_ids),
             num_prompt=len(request.token_ids),
@@ -88,10 +88,16 @@ class Output:
         assert self._error is not None, "it is not ready"
         raise self._error
 
+    @property
+    def taken(self) -> list[int] | None:
+        """The tokens taken so far; None if it was interrupted while it took one."""
+        return None if self._is_taking else list(self._taken)
+
     def take(self, logits: Tensor) -> int | None:  # (vocab,)
         """Choose the next token; None when the text is complete with it."""
         if self.is_done:
             return None
+        self._is_taking = True
         token_id = self._sampler.choose(logits)
         if self.num_tokens == 0:
             self._ttft_s = time.perf_counter() - self._started
@@ -102,6 +108,8 @@ class Output:
             self._finish(FinishReason.STOP)
         elif self.num_tokens == self.sequence.max_tokens:
             self._finish(FinishReason.LENGTH)
+        self._taken.append(token_id)
+        self._is_taking = False
         return None if self.is_done else token_id
 
     def fail(self, error: BaseException) -> None:
@@ -109,7 +117,7 @@ class Output:
         if not self.is_done:
             self._error = error
             self.is_done = True
-        self.event.set()
+        self.signal.set()
 
     def expire(self) -> None:
         """End with what was said until now; without a word, with an error."""
@@ -122,7 +130,7 @@ class Output:
         """End with what was said until now. It takes no time: the collector may call it."""
         if not self.is_done:
             self._is_aborted = self.is_done = True
-        self.event.set()
+        self.signal.set()
 
     def _has_result(self) -> bool:
         return bool(self._chunks) and self._chunks[-1].result is not None
@@ -131,7 +139,7 @@ class Output:
         if text:
             self._chunks.append(Chunk(text=text))
             if not self._only_result:
-                self.event.set()
+                self.signal.set()
 
     def _finish(self, reason: FinishReason) -> None:
         rest = self._text.finish()
@@ -155,7 +163,7 @@ class Output:
         )
         self._chunks.append(Chunk(text=rest, result=result))
         self.is_done = True
-        self.event.set()
+        self.signal.set()
 
 
 def check_ids(token_ids: TokenIds[int], vocab_size: int) -> None:
@@ -186,21 +194,3 @@ def check_samples(num: int, limit: int) -> None:
             f"num must be a whole number from 1 to {limit} (InferenceConfig.max_waiting), "
             f"got {num!r:.80}"
         )
-
-
-def run(engine: Engine, output: Output) -> Generator[Chunk, None, None]:
-    """
-    Yield the text of an admitted request as it comes, and last the result.
-
-    Closing the generator cancels the request.
-    """
-    try:
-        engine.add(output.sequence)
-        while True:
-            engine.drive(output.is_ready, output.event)
-            chunk = output.next_chunk()
-            yield chunk
-            if chunk.result is not None:
-                return
-    finally:
-        engine.cancel(output.sequence)

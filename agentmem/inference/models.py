@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as TokenIds
 from pathlib import Path
 from types import TracebackType
@@ -11,10 +11,11 @@ from typing import Any, Self
 from agentmem.config import InferenceConfig
 from agentmem.errors import InferenceError
 from agentmem.inference import weights
+from agentmem.inference.async_driver import AsyncDriver
 from agentmem.inference.bulk import OnResult, run_all
 from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.engine import Engine
-from agentmem.inference.generation import Output, check_ids, check_samples, run
+from agentmem.inference.generation import Output, check_ids, check_samples
 from agentmem.inference.gguf_model import OnProgress
 from agentmem.inference.kv_usage import KVUsage
 from agentmem.inference.loading import choose_dtype, load_module
@@ -23,7 +24,7 @@ from agentmem.inference.sequence import Sequence
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.machine.device import choose_device, give_back
 from agentmem.machine.quiet import quiet_libraries
-from agentmem.protocols import Chunk, GenerationRequest
+from agentmem.protocols import GenerationRequest
 from agentmem.types import Generation
 
 _DEFAULT_WINDOW = 4096
@@ -33,7 +34,8 @@ class LocalModel:
     """
     A chat model in this process, with its KV pool and prefix cache.
 
-    Threads may share it: whoever waits computes for all, so requests go through it together.
+    Threads and coroutines may share it: their requests are computed together. A process that is
+    forked from this one cannot use it.
 
     Args:
         module: a transformers model with a language modelling head, on its device.
@@ -64,6 +66,7 @@ class LocalModel:
         self._max_num_seqs, self._max_waiting = config.max_num_seqs, config.max_waiting
         engine = Engine(model, config, fingerprint=fingerprint, context_window=self._context_window)
         self._engine: Engine | None = engine
+        self._driver = AsyncDriver(engine)
 
     @classmethod
     def load(
@@ -135,12 +138,12 @@ class LocalModel:
         """Why requests could not reuse a prefix, and how many; empty for most models."""
         return self._running().refused_reuse
 
-    def stream(self, request: GenerationRequest) -> Generator[Chunk, None, None]:
+    def stream(self, request: GenerationRequest) -> Pending:
         """
         Generate; the last chunk carries the result.
 
-        Closing the iterator cancels the request: what was computed stays cached, everything
-        else is given back.
+        Closing the iterator, from any thread, cancels the request: what was computed stays
+        cached, everything else is given back.
 
         Raises:
             InvalidInputError: the prompt is empty or has ids that the model does not know.
@@ -148,7 +151,7 @@ class LocalModel:
             QueueFullError: too many requests wait already.
             DeadlineError: it had no token in its time; raised by the iterator.
         """
-        return run(self._running(), self._output(request))
+        return self.submit(request)
 
     def generate(self, request: GenerationRequest) -> Generation:
         """
@@ -157,11 +160,7 @@ class LocalModel:
         Raises:
             InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `stream` does.
         """
-        result = None
-        for chunk in run(self._running(), self._output(request, only_result=True)):
-            result = chunk.result
-        assert result is not None, "a stream ends with a result"
-        return result
+        return self._hand_in(self._output(request, only_result=True)).result()
 
     def submit(self, request: GenerationRequest) -> Pending:
         """
@@ -172,11 +171,11 @@ class LocalModel:
         Raises:
             InvalidInputError, AdmissionError, QueueFullError: as `stream` does.
         """
-        return Pending(self._running(), self._output(request))
+        return self._hand_in(self._output(request))
 
     async def agenerate(self, request: GenerationRequest) -> Generation:
         """Do what `generate` does, without blocking the event loop."""
-        return await self.submit(request).aresult()
+        return await self._hand_in(self._output(request, only_result=True)).aresult()
 
     def samples(self, request: GenerationRequest, num: int) -> list[Generation]:
         """
@@ -189,9 +188,9 @@ class LocalModel:
             InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `generate` does.
         """
         check_samples(num, self._max_waiting)
-        engine, first = self._running(), self._output(request)
+        first = self._output(request)
         forks = [self._output(request, parent=first.sequence, fork=fork) for fork in range(1, num)]
-        return [one.result() for one in [Pending(engine, output) for output in (first, *forks)]]
+        return [one.result() for one in [self._hand_in(output) for output in (first, *forks)]]
 
     def map(
         self,
@@ -217,6 +216,9 @@ class LocalModel:
             on_result=on_result,
             show_progress=show_progress,
         )
+
+    def _hand_in(self, output: Output) -> Pending:
+        return Pending(self._running(), self._driver, output)
 
     def _output(
         self,
@@ -269,10 +271,10 @@ class LocalModel:
 
     def close(self) -> None:
         """Give weights and KV memory back. Can be called twice; nothing else works after it."""
-        if self._engine is None:
+        engine, self._engine = self._engine, None
+        if engine is None:
             return
-        self._engine.close()
-        self._engine = None
+        engine.close()
         gc.collect()
         give_back(self._device)
 
@@ -288,9 +290,10 @@ class LocalModel:
         self.close()
 
     def _running(self) -> Engine:
-        if self._engine is None:
+        engine = self._engine
+        if engine is None:
             raise InferenceError(f"the model {self._name} is closed: load it again")
-        return self._engine
+        return engine
 
 
 def _ignore(stage: str, fraction: float) -> None:

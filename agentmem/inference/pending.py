@@ -3,30 +3,30 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TypeVar
+from types import TracebackType
+from typing import Self
 
+from agentmem.inference.async_driver import AsyncDriver
 from agentmem.inference.engine import Engine
 from agentmem.inference.generation import Output
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import Generation
 
-T = TypeVar("T")
-
 
 class Pending:
     """
-    One request on its way.
+    One request on its way: an iterator, and an async iterator, over its chunks.
 
-    It moves when somebody waits for it or for any other request of the same model. Dropping it
-    cancels it.
+    It moves when a thread or a coroutine waits for it or for any other request of the same model.
+    Threads and coroutines may share it: each chunk is read once. Closing or dropping it cancels it.
     """
 
-    def __init__(self, engine: Engine, output: Output) -> None:
+    def __init__(self, engine: Engine, driver: AsyncDriver, output: Output) -> None:
         self._engine = engine
+        self._driver = driver
         self._output = output
         self._result: Generation | None = None
-        # Two threads may wait for one request: one reads, the other finds the result.
+        self._is_closed = False
         self._reading = threading.Lock()
         engine.add(output.sequence)
         self._cancel = weakref.finalize(self, engine.cancel, output.sequence)
@@ -44,26 +44,24 @@ class Pending:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether the result, or an error, is there."""
+        """Whether the result, or an error, is there."""
         return self._output.is_done
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Chunk:
         """
-        Give the next piece of text; the last has the result.
+        Return the next piece of text; the last has the result.
 
         Raises:
             DeadlineError, InferenceError: as `LocalModel.stream` does.
         """
-        with self._reading:
-            if self._result is not None:
-                raise StopIteration
-            self._engine.drive(self._output.is_ready, self._output.event)
-            chunk = self._output.next_chunk()
-            self._result = chunk.result
-            return chunk
+        while not self._is_over():
+            self._engine.drive(self._is_ready, self._output.signal)
+            if (chunk := self._read()) is not None:
+                return chunk
+        raise StopIteration
 
     def result(self) -> Generation:
         """
@@ -72,34 +70,113 @@ class Pending:
         Raises:
             DeadlineError, InferenceError: as `LocalModel.generate` does.
         """
-        for _ in self:
-            pass
-        assert self._result is not None, "the last chunk has the result"
+        while self._result is None:
+            self._engine.drive(self._is_ready, self._output.signal)
+            self._read()
         return self._result
 
     def cancel(self) -> None:
         """End it, and give its blocks back within one step; safe to call at any time and twice."""
         self._engine.cancel(self._output.sequence)
 
+    def close(self) -> None:
+        """
+        Cancel it and end the iteration, in whichever thread that is.
+
+        A thread that waits for a chunk gets what had come before, and then the end.
+        """
+        self._is_closed = True
+        self.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
     async def aresult(self) -> Generation:
         """Do what `result` does as a coroutine; cancelling it cancels the request."""
-        return await self._in_thread(self.result)
+        try:
+            while self._result is None:
+                await self._wait()
+                self._read()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        return self._result
 
-    def __aiter__(self) -> AsyncIterator[Chunk]:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Chunk:
-        chunk = await self._in_thread(lambda: next(self, None))
-        if chunk is None:
-            raise StopAsyncIteration
+        try:
+            while not self._is_over():
+                await self._wait()
+                if (chunk := self._read()) is not None:
+                    return chunk
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Do what `close` does; it waits for nothing."""
+        self.close()
+
+    def _is_over(self) -> bool:
+        return self._result is not None or self._is_closed
+
+    def _is_ready(self) -> bool:
+        return self._is_over() or self._output.is_ready()
+
+    def _read(self) -> Chunk | None:
+        """
+        Take the chunk that has come, None if another thread was faster.
+
+        Raises:
+            DeadlineError, InferenceError: there will be none.
+        """
+        with self._reading:
+            if self._result is not None or not self._output.is_ready():
+                return None
+            chunk = self._output.next_chunk()
+            self._result = chunk.result
+        if chunk.result is not None:
+            self._output.signal.set()  # others that wait for this request find the result
         return chunk
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        running = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            # The thread ends with the request; nobody is to find it still at work.
-            self.cancel()
-            await asyncio.wait([running])
-            raise
+    async def _wait(self) -> None:
+        """Wait, without a thread, until there is something to read."""
+        loop = asyncio.get_running_loop()
+        while not self._is_ready():
+            woken = loop.create_future()
+            key = self._output.signal.add(_Waker(loop, woken))
+            try:
+                if not self._is_ready():
+                    self._driver.watch(self._output)
+                    await woken
+            finally:
+                self._output.signal.remove(key)
+        # A consumer that never has to wait would keep the loop from all others.
+        await asyncio.sleep(0)
+
+
+class _Waker:
+    """Resolves a future of a loop from any thread; a loop that is closed needs no waking."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, woken: "asyncio.Future[None]") -> None:
+        self._loop = loop
+        self._woken = woken
+
+    def __call__(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)

@@ -6,6 +6,7 @@ over too often; then the longest cached prefix; then arrival. A request waits wh
 computes the block that it needs next, so that a prefix which many share is computed once.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,12 @@ from agentmem.inference.sequence import Sequence, State
 
 Batch = list[tuple[Sequence, int]]
 """Sequences, and how many tokens of each the next pass computes."""
+
+_CHUNK = 128
+"""Waiting requests that are compared with each other."""
+
+_MAX_LOOKED_AT = 1024
+"""Waiting requests that a step looks at, so that its time does not grow with the queue."""
 
 _MAX_PADDING = 1.25
 """Computed tokens for each real one that a ragged prefill may take."""
@@ -33,7 +40,13 @@ class Limits:
 
 
 class Scheduler:
-    """The queue and the running sequences; it decides and moves no block."""
+    """
+    The queue and the running sequences; it decides and moves no block.
+
+    The queue is sorted by the moment at which a request would have come with priority 0: one step
+    of priority is worth *ageing_s* seconds of waiting. That moment never changes, so nothing is
+    sorted again while requests wait.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -42,48 +55,55 @@ class Scheduler:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether one more sequence may run."""
+        """Whether one more sequence may run."""
         return len(self.running) < self._limits.max_num_seqs
 
     def add(self, sequence: Sequence) -> None:
         """Put *sequence* into the queue."""
         sequence.state = State.WAITING
-        self.waiting.append(sequence)
+        insort(self.waiting, sequence, key=self._moment)
 
     def candidates(
         self, now: float, num_known: Callable[[Sequence], int]
     ) -> Iterator[tuple[Sequence, int]]:
         """
-        Yield who may start, in order, with what is cached of it.
+        Yield the requests that may start, in order, with the number of their cached blocks.
 
-        Left out is who needs a block next that a sequence computes which runs already, or was
-        started out of this iteration.
+        A request is left out while a sequence that runs, or was started out of this iteration,
+        computes the block that it needs next. Of a long queue the beginning is looked at, which is
+        many times what can start.
 
         Args:
             now: the time, by the clock of `Sequence.arrived`.
-            num_known: tells how many blocks of a prompt are cached.
+            num_known: returns how many blocks of a prompt are cached.
         """
-        known = {id(sequence): num_known(sequence) for sequence in self.waiting}
-
-        def place(sequence: Sequence) -> tuple[int, bool, int, float]:
-            favoured = sequence.num_preempted or sequence.num_passed >= self._limits.max_passed
-            level = self.level(sequence, now)
-            return -level, not favoured, -known[id(sequence)], sequence.arrived
-
+        if not self.waiting or not self.has_room:
+            return
         coming = {key for sequence in self.running for key in _unpublished(sequence)}
-        for sequence in sorted(self.waiting, key=place):
-            num = known[id(sequence)]
-            if num < len(sequence.keys) and sequence.keys[num] in coming:
-                continue
-            yield sequence, num
-            if sequence.state is State.RUNNING:
-                coming.update(_unpublished(sequence))
+        queue = self.waiting[:_MAX_LOOKED_AT]
+        for start in range(0, len(queue), _CHUNK):
+            chunk = queue[start : start + _CHUNK]
+            known = {id(sequence): num_known(sequence) for sequence in chunk}
+
+            def place(sequence: Sequence, known: dict[int, int] = known) -> tuple[int | float, ...]:
+                is_late = sequence.num_preempted or sequence.num_passed >= self._limits.max_passed
+                level = self.level(sequence, now)
+                return -level, not is_late, -known[id(sequence)], sequence.arrived
+
+            for sequence in sorted(chunk, key=place):
+                num = known[id(sequence)]
+                if num < len(sequence.keys) and sequence.keys[num] in coming:
+                    continue
+                yield sequence, num
+                if sequence.state is State.RUNNING:
+                    coming.update(_unpublished(sequence))
 
     def start(self, sequence: Sequence) -> None:
         """Move *sequence* from the queue to those that run."""
-        self.waiting.remove(sequence)
+        index = self._index(sequence)
+        del self.waiting[index]
         self.admit(sequence)
-        for other in self.waiting:
+        for other in self.waiting[:index]:
             if other.arrived < sequence.arrived and other.priority >= sequence.priority:
                 other.num_passed += 1
 
@@ -101,10 +121,30 @@ class Scheduler:
 
     def remove(self, sequence: Sequence) -> None:
         """Forget *sequence*, which has ended."""
-        for place in (self.waiting, self.running):
-            if sequence in place:
-                place.remove(sequence)
+        if sequence.state is State.WAITING and self.waiting:
+            index = self._index(sequence)
+            if index < len(self.waiting) and self.waiting[index] is sequence:
+                del self.waiting[index]
+        elif sequence in self.running:
+            self.running.remove(sequence)
         sequence.state = State.ENDED
+
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self.waiting.clear()
+        self.running.clear()
+
+    def _moment(self, sequence: Sequence) -> float:
+        return sequence.arrived - sequence.priority * self._limits.ageing_s
+
+    def _index(self, sequence: Sequence) -> int:
+        """Return the place of *sequence* in the queue; past its moment if it is not there."""
+        index = bisect_left(self.waiting, self._moment(sequence), key=self._moment)
+        while index < len(self.waiting) and self.waiting[index] is not sequence:
+            if self._moment(self.waiting[index]) != self._moment(sequence):
+                break
+            index += 1
+        return index
 
     def level(self, sequence: Sequence, now: float) -> int:
         """Give the priority of *sequence* with the time that it has waited."""

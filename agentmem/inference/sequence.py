@@ -24,6 +24,16 @@ class State(Enum):
 class Reader(Protocol):
     """Who takes what the model says after each token of a sequence."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will come."""
+        ...
+
+    @property
+    def taken(self) -> "list[int] | None":
+        """The tokens taken so far; None if it was interrupted while it took one."""
+        ...
+
     def take(self, logits: Any) -> int | None:  # (vocab,)
         """Choose the next token; None when the sequence is complete with it."""
         ...
@@ -102,6 +112,11 @@ class Sequence:
     def is_decoding(self) -> bool:
         """Tell whether it is one token behind, in a run that can go on."""
         return self.num_missing == 1 and self.num_computed > 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in (State.WAITING, State.RUNNING)
 
     def restart(self) -> None:
         """Forget what was computed; the tokens stay, generated ones too."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Self
 
 from agentmem.errors import ConfigError
-from agentmem.protocols import Chunk
+from agentmem.protocols import ChunkStream
 from agentmem.types import (
     GeneratedIds,
     Generation,
@@ -38,7 +38,7 @@ class ReplyStream:
         saved: told of it then. It may raise; the answer is stored, and not once more.
     """
 
-    def __init__(self, prompt: Prompt, chunks: Generator[Chunk], save: Save, saved: Saved) -> None:
+    def __init__(self, prompt: Prompt, chunks: ChunkStream, save: Save, saved: Saved) -> None:
         self.prompt = prompt
         self._reply: Reply | None = None
         self._save = save
@@ -73,7 +73,7 @@ class ReplyStream:
         """Cancel what is still running; safe to call twice."""
         self._pieces.close()
 
-    def _run(self, chunks: Generator[Chunk]) -> Generator[str]:
+    def _run(self, chunks: ChunkStream) -> Generator[str]:
         said: list[str] = []
         try:
             for chunk in chunks:

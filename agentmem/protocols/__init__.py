@@ -2,6 +2,7 @@
 
 from agentmem.protocols.models import (
     Chunk,
+    ChunkStream,
     DatedCounter,
     GenerationRequest,
     LanguageModel,
@@ -39,6 +40,7 @@ __all__ = [
     "Archive",
     "AutoPin",
     "Chunk",
+    "ChunkStream",
     "DatedCounter",
     "Discardable",
     "Domain",

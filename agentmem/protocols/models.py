@@ -1,6 +1,6 @@
 """What counts tokens and what generates them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from math import isnan
@@ -125,6 +125,23 @@ class Chunk(Checked):
     result: Generation | None = None
 
 
+class ChunkStream(Protocol):
+    """The chunks of a running generation; a generator is one."""
+
+    def __iter__(self) -> Iterator[Chunk]: ...
+
+    def __next__(self) -> Chunk: ...
+
+    def close(self) -> None:
+        """
+        Cancel the request and give its memory back.
+
+        A model whose stream can be closed while another thread waits for its next chunk ends that
+        wait; of a generator, which cannot, the chunk is waited for.
+        """
+        ...
+
+
 class LanguageModel(Protocol):
     """Turns token ids into text."""
 
@@ -139,11 +156,11 @@ class LanguageModel(Protocol):
     @property
     def counter(self) -> TokenCounter: ...
 
-    def stream(self, request: GenerationRequest) -> Generator[Chunk]:
+    def stream(self, request: GenerationRequest) -> ChunkStream:
         """
         Generate; the last chunk carries the result.
 
-        Closing the generator cancels the request and gives its memory back.
+        Closing the stream cancels the request and gives its memory back.
 
         Raises:
             AdmissionError: the request can never fit.

@@ -77,9 +77,11 @@ def test_a_stream_that_ends_in_the_middle_of_a_step_is_finished_by_that_step():
     stream = model.stream(ask(random_ids(21), 12))
     next(stream)
 
-    with engine._locked():
+    def step():
         stream.close()
         assert engine._pool.num_free == 34
+
+    engine._exclusive(step)
 
     assert model.kv_usage().in_use == 0
     model.check()

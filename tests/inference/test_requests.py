@@ -209,7 +209,7 @@ def test_a_request_with_a_higher_priority_begins_first():
         model.submit(dataclasses.replace(high, priority=5)),
     ]
     for number, one in enumerate(pending):
-        one._output.event.set = lambda number=number: order.append(number)
+        one._output.signal.add(lambda number=number: order.append(number))
 
     while model._engine.step():
         pass

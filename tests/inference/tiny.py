@@ -1,5 +1,7 @@
 """Small random models and a small tokenizer, for tests that need no real answers."""
 
+from functools import cache
+
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -109,8 +111,14 @@ def tiny_model(kind="llama", *, module=None, **config):
 def model_with_blocks(num_blocks, *, module=None, **config):
     """A llama with a pool of that many blocks of 4 positions."""
     module = module or tiny_module()
-    row = tiny_model(module=module)._engine._model.layout.block_bytes(4)
-    return tiny_model(module=module, kv_bytes=row * (num_blocks + 1), **config)
+    kv_bytes = block_bytes(module) * (num_blocks + 1)
+    return tiny_model(module=module, kv_bytes=kv_bytes, **config)
+
+
+@cache
+def block_bytes(module):
+    """Bytes of a block of 4 positions."""
+    return tiny_model(module=module)._engine._model.layout.block_bytes(4)
 
 
 def plain_ids(module, token_ids, max_tokens):
