@@ -19,6 +19,7 @@ from agentmem.context.policy import Policy
 from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
 from agentmem.context.reuse import Before, find_reuse, pin_versions
+from agentmem.context.turns import replaced, untold
 from agentmem.protocols import Hit, TokenCounter
 from agentmem.types import (
     BranchId,
@@ -145,7 +146,9 @@ class Assembler:
     def _start(self, view: BranchView) -> Draft:
         """Take everything that the prompt before showed, and all that is new."""
         layout = view.before.layout if view.before is not None else ()
-        shown = shown_turns(view.turns, layout)
+        messages = [stored for turn in view.turns for stored in turn.messages]
+        gone = replaced(messages)
+        shown = shown_turns(view.turns, layout, gone)
         rounds, core = split_turn(shown[-1]) if shown else ([], ())
         return Draft(
             branch_id=view.branch_id,
@@ -154,11 +157,12 @@ class Assembler:
             older=tuple(tuple(turn) for turn in shown[:-1] if turn),
             rounds=tuple(rounds),
             core=core,
-            loaded={s.position: s for turn in view.turns for s in turn.messages},
+            loaded={stored.position: stored for stored in messages},
             folder=self.folder(view.pins),
             blocks=view.blocks,
             keep_recalled=self._policy.keep_recalled,
             leave_to=view.leave_to,
+            replaced=gone,
         ).with_blocks_in_place()
 
     def _account(self, view: BranchView, draft: Draft, room: Room) -> Prompt:
@@ -216,7 +220,7 @@ class Assembler:
             before,
             pins=pin_versions(view.pins),
             layout=layout,
-            window=draft.window,
+            window=draft.told,
             shared=shared,
         )
         # It shows all that the one before did, but a result has taken a stand-in's place.
@@ -255,7 +259,8 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
         while start - 1 in known:
             start -= 1
         summaries = tuple(summary for summary in summaries if summary.last >= start)
-        run = [stored for stored in messages if stored.position >= start]
+        gone = replaced(messages)
+        run = [untold(s) if s.position in gone else s for s in messages if s.position >= start]
         summaries = folder.fold(branch_id, summaries, run)
     # Those that stay as they are become this branch's too: the other may never have logged them.
     return [replace(summary, branch_id=branch_id) for summary in summaries]

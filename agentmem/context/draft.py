@@ -1,6 +1,7 @@
 """A prompt in the making: what it would show now."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from agentmem.context.summary_lines import shown_lines
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
+    Form,
     Message,
     Pin,
     Role,
@@ -48,6 +50,7 @@ class Draft:
         blocks: what was recalled for earlier ones and is kept where it was first shown.
         keep_recalled: whether *hits* are to be kept too.
         leave_to: units up to this position are to leave, whether they fit or not.
+        replaced: positions of what other messages stand for.
     """
 
     branch_id: BranchId
@@ -62,6 +65,7 @@ class Draft:
     blocks: tuple[Block, ...] = ()
     keep_recalled: bool = False
     leave_to: int = 0
+    replaced: AbstractSet[int] = frozenset()
 
     @cached_property
     def system(self) -> tuple[Message, ...]:
@@ -112,6 +116,11 @@ class Draft:
         return (*self.recent, *self.current)
 
     @cached_property
+    def told(self) -> tuple[Shown, ...]:
+        """The window without what another message stands for."""
+        return tuple(shown for shown in self.window if shown.form is not Form.REPLACED)
+
+    @cached_property
     def messages(self) -> tuple[Message, ...]:
         recent, current = self.in_place
         return (*self.head, *recent, *self.recalled, *current)
@@ -130,11 +139,11 @@ class Draft:
 
     def beginning(self, num_shown: int, *, is_whole: bool) -> list[Message]:
         """
-        Return the head, and what the first *num_shown* messages of the window are shown as.
+        Return the head, and what the first *num_shown* messages that are `told` are shown as.
 
         Unless that *is_whole*, results of theirs may stand among the rest.
         """
-        placed = self._arranged(self.window[:num_shown], is_part=not is_whole)
+        placed = self._arranged(self.told[:num_shown], is_part=not is_whole)
         return [*self.head, *(one.message for one in placed)]
 
     def begins_with(self, messages: Sequence[Message]) -> bool:

@@ -19,6 +19,7 @@ from agentmem.context.packing import pack
 from agentmem.context.pieces import STUB_LINE, Shown, num_clippable, show_clipped, show_stub
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
+from agentmem.context.turns import untold
 from agentmem.context.window import keep_from
 from agentmem.errors import ConfigError, ContextOverflowError
 from agentmem.protocols import Discardable, Hit
@@ -51,7 +52,8 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
         raise _overflow(bare, renderer, budget)
     clipped = [i for i, one in enumerate(bare.core) if one.form is Form.CLIPPED]
     users = [i for i, one in enumerate(bare.core) if one.message.role is Role.USER]
-    others = [i for i in range(len(bare.core)) if i not in users]
+    told = [i for i, one in enumerate(bare.core) if not one.is_silent]
+    others = [i for i in told if i not in users]
     free = budget.prompt - sum(map(renderer.count, bare.system))
     margin = int((1 - budget.low_water) * free / 2)
     for indices, limit in (
@@ -339,7 +341,8 @@ def _may_stub(shown: Shown) -> bool:
     """Tell whether a stub would be shorter; a user's message is never discarded."""
     line = STUB_LINE.format(position=shown.position)
     is_user = shown.message.role is Role.USER
-    return shown.form is not Form.STUB and not is_user and len(shown.message.text) > len(line)
+    is_cut = shown.form is Form.STUB or shown.is_silent
+    return not is_cut and not is_user and len(shown.message.text) > len(line)
 
 
 def _summary_growth(draft: Draft, renderer: Renderer, budget: Budget, num_leaving: int) -> int:
@@ -388,4 +391,5 @@ def _run(leaving: list[Shown], draft: Draft) -> list[StoredMessage]:
         return []
     positions = range(leaving[0].position, leaving[-1].position + 1)
     run = [draft.loaded[position] for position in positions if position in draft.loaded]
+    run = [untold(stored) if stored.position in draft.replaced else stored for stored in run]
     return run if len(run) == len(positions) else []

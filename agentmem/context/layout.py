@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Final
 
 from agentmem.context.pieces import Shown
 from agentmem.context.spans import split_at, subtract
@@ -16,6 +17,12 @@ from agentmem.types import (
     Tier,
     TruncationRecord,
 )
+
+_RULES: Final = {
+    Form.CLIPPED: Rule.CLIPPED,
+    Form.STUB: Rule.STUBBED,
+    Form.REPLACED: Rule.REPLACED,
+}
 
 
 def lay_out(
@@ -98,7 +105,7 @@ class Accounting:
     def records(self) -> tuple[TruncationRecord, ...]:
         """Name what this prompt does not show in full and the log does not name yet."""
         made: list[TruncationRecord] = []
-        for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub):
+        for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub, _is_replaced):
             now = [span for span in self.layout if kind(span)]
             before = [span for span in self.recorded if kind(span)]
             # What a record named before is not named again when a summary covers it later.
@@ -127,10 +134,8 @@ class Accounting:
         )
 
     def _reason(self, span: Span) -> tuple[Rule, str]:
-        if span.form is Form.CLIPPED:
-            return Rule.CLIPPED, "store"
-        if span.form is Form.STUB:
-            return Rule.STUBBED, "store"
+        if span.form in _RULES:
+            return _RULES[span.form], "store"
         if span.tier is Tier.SUMMARY:
             is_parents = span.last <= self.inherited
             return Rule.NOT_INHERITED if is_parents else Rule.WINDOW, f"summary {span.source}"
@@ -172,3 +177,7 @@ def _is_clipped(span: Span) -> bool:
 
 def _is_stub(span: Span) -> bool:
     return span.form is Form.STUB
+
+
+def _is_replaced(span: Span) -> bool:
+    return span.form is Form.REPLACED

@@ -1,6 +1,7 @@
 """The pieces that a prompt is made of: messages as they are shown, and units of them."""
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from agentmem.context.clip import cut_middle
@@ -24,6 +25,8 @@ class Shown:
     def is_silent(self) -> bool:
         """Whether the prompt shows nothing of it: an answer may be without a word."""
         message = self.message
+        if self.form is Form.REPLACED:
+            return True
         return message.role is Role.ASSISTANT and not message.tool_calls and message.is_blank
 
     def span(self, tier: Tier) -> Span:
@@ -94,17 +97,22 @@ def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
     return [tuple(one) for one in rounds], core
 
 
-def shown_turns(turns: Iterable[Turn], layout: Sequence[Span]) -> list[list[Shown]]:
+def shown_turns(
+    turns: Iterable[Turn], layout: Sequence[Span], replaced: AbstractSet[int] = frozenset()
+) -> list[list[Shown]]:
     """
     Show of each turn what the layout before showed, in the same form, and all that is new.
 
     What has left the window does not come back by itself: the window would move back and forth.
+    Of what is *replaced*, by position, nothing is shown; it leaves with its turn.
     """
     spans = {p: span for span in layout for p in _positions(span)}
     end = layout[-1].last if layout else 0
     return [
         [
-            _as_before(stored, spans.get(stored.position))
+            Shown(stored=stored, message=stored.message, form=Form.REPLACED)
+            if stored.position in replaced
+            else _as_before(stored, spans.get(stored.position))
             for stored in turn.messages
             if stored.position > end or _is_in_window(spans.get(stored.position))
         ]
@@ -123,7 +131,7 @@ def _is_in_window(span: Span | None) -> bool:
 
 
 def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
-    if span is None or span.form is Form.FULL:
+    if span is None or span.form in (Form.FULL, Form.REPLACED):
         return show(stored)
     if span.form is Form.CLIPPED:
         return show_clipped(stored, span.kept or 0)

@@ -58,7 +58,8 @@ def find_reuse(
     Tell how far this prompt begins like the one before, and why no further.
 
     Where the texts of pins or summaries differ, what they may have in common by chance does not
-    count. *window* has the messages that are shown where they were said.
+    count. *window* has the messages that are shown where they were said, without those that others
+    stand for.
     """
     if before.pins != pins:
         changed = sorted({key for key, _ in set(before.pins) ^ set(pins)})
@@ -119,7 +120,7 @@ def _forms(layout: Sequence[Span]) -> list[tuple[int, Form, int | None]]:
     return [
         (position, span.form, span.kept)
         for span in layout
-        if span.tier in (Tier.RECENT, Tier.CURRENT)
+        if span.tier in (Tier.RECENT, Tier.CURRENT) and span.form is not Form.REPLACED
         for position in range(span.first, span.last + 1)
     ]
 

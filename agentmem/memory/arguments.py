@@ -94,13 +94,15 @@ def pin_scope_of(scope: PinScope | str) -> PinScope:
         raise InvalidInputError(f"there is no pin scope {scope!r}: one of {names}") from error
 
 
-def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
+def parts_of(content: str | Sequence[Part] | None) -> tuple[Part, ...]:
     """
-    Read what a message says: a text, or parts.
+    Read what a message says: a text, or parts; None, as clients write it beside calls, is nothing.
 
     Raises:
         InvalidInputError: it is neither.
     """
+    if content is None:
+        return ()
     if isinstance(content, str):
         return (TextPart(text=content),) if content else ()
     kinds = "a str, or a list of TextPart, ImagePart and ReasoningPart"

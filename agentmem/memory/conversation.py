@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from agentmem.config import Budget, Sampling
 from agentmem.memory.aio import AsyncReplyStream, finished
+from agentmem.memory.answerable import make_answerable
 from agentmem.memory.arguments import bounded_sampling, check_turn
 from agentmem.memory.recalling import wanted_recall
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
 from agentmem.protocols import GenerationRequest, Hit
-from agentmem.types import BranchId, Message, Prompt, Reply, Role, StoredMessage
+from agentmem.types import BranchId, Message, Origin, Prompt, Reply, Role, StoredMessage
 
 _DEFAULT_SAMPLING = Sampling()
 
@@ -48,14 +49,17 @@ class Conversation(Writing):
         Say *text* and answer it piece by piece; without *text*, answer what stands last.
 
         The message is stored before the prompt is assembled, and stays stored whatever comes then:
-        after an error that came before the first token, `stream` without *text* answers it.
+        after an error `stream` without *text* answers it. An answer that was broken off is kept,
+        and another one takes its place in prompts. Calls that wait for a result are closed first.
 
         Of the requests that wait for the model those with a higher *priority* begin first. An
         answer that has no token *timeout_s* seconds after the model was given the prompt is an
         error; one that has some ends with them, is stored, and has `FinishReason.ABORT`.
 
         Raises:
-            InvalidInputError: an argument is not what it can be; nothing was stored.
+            InvalidInputError: an argument is not what it can be, or nothing has been said yet;
+                nothing was stored.
+            TranscriptError: there is no *text*, and what was said last has its answer.
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
             AdmissionError: prompt and answer can never fit the model or its memory.
@@ -67,20 +71,12 @@ class Conversation(Writing):
         wanted = wanted_recall(self._runtime, query, hits)
         budget = self._runtime.budget_for(budget)
         sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
-        if text is not None:
+        if text is None:
+            make_answerable(self._runtime, self._branch_id)
+        else:
             self.append(Role.USER, text)
         prompt = self._assemble_and_look_ahead(budget, wanted)
-        self._first_prompt = self._first_prompt or prompt
-        self._keep_served(prompt.token_ids)
-        request = GenerationRequest(
-            token_ids=prompt.token_ids,
-            sampling=sampling,
-            cache_salt=self._runtime.cache_salt,
-            priority=priority,
-            timeout_s=timeout_s,
-            keep=-self._depth,
-        )
-        chunks = model.stream(request)
+        chunks = model.stream(self._request(prompt, sampling, priority, timeout_s))
         return ReplyStream(prompt, chunks, self._save_answer, self._pin_what_is_to_stay)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
@@ -100,7 +96,7 @@ class Conversation(Writing):
         An answer that *timeout_s* cut short has `FinishReason.ABORT`.
 
         Raises:
-            InvalidInputError, ContextOverflowError, ConfigError: as `stream` does.
+            InvalidInputError, TranscriptError, ContextOverflowError, ConfigError: as `stream` does.
             AdmissionError, QueueFullError, DeadlineError: as `stream` does; *text* stays stored.
         """
         stream = self.stream(
@@ -168,10 +164,25 @@ class Conversation(Writing):
         ) as stream:
             return await stream.finish()
 
-    def _save_answer(self, message: Message) -> StoredMessage:
+    def _request(
+        self, prompt: Prompt, sampling: Sampling, priority: int, timeout_s: float | None
+    ) -> GenerationRequest:
+        """Return what the model is asked, and keep account of it."""
+        self._first_prompt = self._first_prompt or prompt
+        self._keep_served(prompt.token_ids)
+        return GenerationRequest(
+            token_ids=prompt.token_ids,
+            sampling=sampling,
+            cache_salt=self._runtime.cache_salt,
+            priority=priority,
+            timeout_s=timeout_s,
+            keep=-self._depth,
+        )
+
+    def _save_answer(self, message: Message, origin: Origin) -> StoredMessage:
         if message.generated is not None:
             self._keep_served(self._served[-1] + message.generated.token_ids)
-        return self._add(message)
+        return self._add(message, origin)
 
     def _keep_served(self, token_ids: tuple[int, ...]) -> None:
         if self._served and token_ids[: len(self._served[-1])] == self._served[-1]:

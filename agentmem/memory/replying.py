@@ -6,9 +6,11 @@ from typing import Self
 from agentmem.errors import ConfigError
 from agentmem.protocols import ChunkStream
 from agentmem.types import (
+    FinishReason,
     GeneratedIds,
     Generation,
     Message,
+    Origin,
     Prompt,
     Reply,
     Role,
@@ -17,7 +19,7 @@ from agentmem.types import (
     repair_text,
 )
 
-Save = Callable[[Message], StoredMessage]
+Save = Callable[[Message, Origin], StoredMessage]
 Saved = Callable[[StoredMessage], None]
 
 
@@ -27,7 +29,8 @@ class ReplyStream:
 
     After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
     ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; what
-    was said until then is stored, as everything is, and `reply` stays unset. An answer whose time
+    was said until then is stored as a partial answer, which another answer to the same turn takes
+    the place of in prompts, and `reply` stays unset. An answer whose time
     is over in the middle ends as a whole one does: it is stored and `reply` has it, with
     `FinishReason.ABORT`. Where nothing was said nothing is stored.
 
@@ -85,23 +88,30 @@ class ReplyStream:
         except BaseException:
             # Left early, interrupted, or failed: what the caller has read was said.
             chunks.close()
-            if self._reply is None and (stored := self._store("".join(said))) is not None:
+            if self._reply is None and (stored := self._keep_half("".join(said))) is not None:
                 self._saved(stored)
             raise
 
     def _finish(self, result: Generation) -> None:
+        origin = Origin.CUT if result.finish_reason is FinishReason.ABORT else Origin.SAID
         ids = GeneratedIds(fingerprint=self.prompt.fingerprint, token_ids=result.token_ids)
         self._reply = Reply(
             text=result.text,
             finish_reason=result.finish_reason,
             usage=result.usage,
             prompt=self.prompt,
-            message=self._store(result.text, ids),
+            message=self._store(result.text, ids, origin=origin),
         )
         if self._reply.message is not None:
             self._saved(self._reply.message)
 
-    def _store(self, text: str, ids: GeneratedIds | None = None) -> StoredMessage | None:
+    def _keep_half(self, text: str) -> StoredMessage | None:
+        """Keep what was said of an answer that another one may take the place of."""
+        return self._store(text, origin=Origin.PARTIAL)
+
+    def _store(
+        self, text: str, ids: GeneratedIds | None = None, *, origin: Origin = Origin.SAID
+    ) -> StoredMessage | None:
         """Keep an answer; a model may say nothing, or what no database can hold."""
         if not text.strip():
             return None
@@ -113,5 +123,6 @@ class ReplyStream:
                 # Ids that spell another text than the stored one would show the model words
                 # that nobody can read back.
                 generated=ids if legal == text else None,
-            )
+            ),
+            origin,
         )

@@ -28,6 +28,7 @@ from agentmem.types import (
     BranchState,
     Break,
     Message,
+    Origin,
     Part,
     Pin,
     PinScope,
@@ -114,7 +115,7 @@ class Writing(Erasing):
     def append(  # noqa: PLR0913 - a message has as many fields
         self,
         role: Role | str,
-        content: str | Sequence[Part] = (),
+        content: str | Sequence[Part] | None = (),
         *,
         tool_calls: Sequence[ToolCall] = (),
         tool_call_id: str | None = None,
@@ -127,16 +128,18 @@ class Writing(Erasing):
         Store one message at the end of this branch.
 
         The transcript stays legal: calls that are still open when the talk goes on get a
-        synthetic result, and a result that no call asked for gets a synthetic call. With a
+        synthetic result, and a result that no call asked for gets a synthetic call. A result that
+        comes after its call was closed is kept: prompts show it in the place of the synthetic one
+        if none has shown that yet, else as a later message that names the call. With a
         *client_key* a retry is safe: the same key again gives the first result. *extra* is any JSON
         value that comes back with the message as it is, and that no model reads. *created_at* is
         when it was said, if that was not now but elsewhere and earlier: it is shown and searched
         by; the order stays that of appending.
 
         Raises:
-            InvalidInputError: an empty message, a field that does not go with the role, text that
-                cannot be stored, the system role, which is for pins, or a *created_at* without a
-                time zone.
+            InvalidInputError: an empty user message, a field that does not go with the role, text
+                that cannot be stored, the system role, which is for pins, or a *created_at* without
+                a time zone.
             TranscriptError: a second result for one call.
             ConflictError: the branch has ended, or *client_key* was used for something else.
             ConfigError: the policy's ``auto_pin`` failed; the message is stored.
@@ -160,8 +163,8 @@ class Writing(Erasing):
         self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)
         return added.stored[-1]
 
-    def _add(self, message: Message) -> StoredMessage:
-        added = self._store.messages.append(self._scope, self._branch_id, [message])
+    def _add(self, message: Message, origin: Origin) -> StoredMessage:
+        added = self._store.messages.append(self._scope, self._branch_id, [message], origin=origin)
         self._runtime.tell_added()
         return added[-1]
 

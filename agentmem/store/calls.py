@@ -2,16 +2,19 @@
 Keeps transcripts legal: each call has a result, and each result a call, matched by an index.
 
 What a branch sees of calls ends where it, or an ancestor, did not inherit the messages.
+
+A call is closed without a result when the talk goes on. A result that comes then is kept as what
+it is, once: its `Origin` says whether a prompt may show it in the place of the closing.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from agentmem.errors import TranscriptError
 from agentmem.store.branches import lineage, parent_of
-from agentmem.store.schema import AnyRow, BranchRow, ToolCallRow
+from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, MessageRow, ToolCallRow
 from agentmem.store.scoping import digest
 from agentmem.types import BranchId, Inherit, Message, Origin, Role, TextPart, ToolCall
 
@@ -32,13 +35,32 @@ _OPEN_AT: Final = (
     )
     .order_by(ToolCallRow.id)
 )
+# The newest call of that id; a late result is a row of its own, made and answered at its place.
 _MADE: Final = (
-    select(ToolCallRow.id)
+    select(ToolCallRow.name, ToolCallRow.answered_at, MessageRow.origin)
+    .outerjoin(
+        MessageRow,
+        and_(
+            MessageRow.branch_id == ToolCallRow.branch_id,
+            MessageRow.position == ToolCallRow.answered_at,
+        ),
+    )
     .where(
         ToolCallRow.branch_id == bindparam("branch"),
         ToolCallRow.digest == bindparam("digest"),
         ToolCallRow.position <= bindparam("last"),
     )
+    .order_by(ToolCallRow.position.desc(), ToolCallRow.id.desc())
+    .limit(1)
+)
+_SHOWN: Final = (
+    select(AssemblyRow.id)
+    .where(AssemblyRow.branch_id == bindparam("branch"), AssemblyRow.head >= bindparam("at"))
+    .limit(1)
+)
+_FORKED: Final = (
+    select(BranchRow.id)
+    .where(BranchRow.parent_id == bindparam("branch"), BranchRow.forked_at >= bindparam("at"))
     .limit(1)
 )
 _ANSWER: Final = (
@@ -91,6 +113,7 @@ class Transcript:
         self._open = _open_calls(connection, branch) if branch.open_calls else []
         self._made: list[Call] = []
         self._answered: list[Call] = []
+        self._results: dict[str, tuple[Call, str]] = {}
 
     @property
     def head(self) -> int:
@@ -113,6 +136,16 @@ class Transcript:
         if message.role is Role.TOOL:
             self._answer(message, origin)
             return
+        # What a subtask hands back does not end the wait for what else is to come.
+        if origin is not Origin.PROMOTED or message.tool_calls:
+            self.close()
+        self._put(message, origin)
+        new = [Call(id=c.id, name=c.name, position=self.head) for c in message.tool_calls]
+        self._open += new
+        self._made += new
+
+    def close(self) -> None:
+        """Plan a synthetic result for each open call."""
         for call in tuple(self._open):
             result = Message(
                 role=Role.TOOL,
@@ -121,10 +154,6 @@ class Transcript:
                 name=call.name,
             )
             self._answer(result, Origin.SYNTHETIC)
-        self._put(message, origin)
-        new = [Call(id=c.id, name=c.name, position=self.head) for c in message.tool_calls]
-        self._open += new
-        self._made += new
 
     def write_calls(self) -> None:
         """Store the calls that were made and answered."""
@@ -147,36 +176,75 @@ class Transcript:
     def _answer(self, result: Message, origin: Origin) -> None:
         call_id = result.tool_call_id or ""
         call = next((call for call in self._open if call.id == call_id), None)
+        closed = self._closed(call_id) if call is None else None
+        if closed is not None:
+            self._put_late(result, origin, closed)
+            return
         if call is None:
-            self._refuse_second_result(call_id)
+            self._refuse_unknown(call_id)
             named = ToolCall(id=call_id, name=result.name or "tool")
             self.add(Message(role=Role.ASSISTANT, tool_calls=(named,)), Origin.SYNTHETIC)
             call = self._open[-1]
-        self._put(result, origin)
+        named_result = _named(result, call) if origin is Origin.PROMOTED else result
+        self._put(named_result, origin)
         self._open.remove(call)
         self._answered.append(replace(call, answered_at=self.head))
+        self._results[call_id] = (self._answered[-1], origin)
 
-    def _refuse_second_result(self, call_id: str) -> None:
-        if any(call.id == call_id for call in self._made) or self._was_made(call_id):
-            raise TranscriptError(
-                f"call {call_id!r} has its result already (or was closed without one, when the "
-                "conversation went on): a call has exactly one"
-            )
+    def _put_late(self, result: Message, origin: Origin, closed: Call) -> None:
+        if origin is Origin.SAID:
+            origin = Origin.LATE if self._is_shown(closed) else Origin.REPLACES
+        self._put(_named(result, closed), origin)
+        self._made.append(replace(closed, position=self.head, answered_at=self.head))
+        self._results[closed.id] = (self._made[-1], origin)
+
+    def _is_shown(self, closed: Call) -> bool:
+        """Whether a prompt may have shown that the call was closed, a subtask's included."""
+        at = closed.answered_at or 0
+        if at <= self._branch.forked_at:
+            return True
+        keys = {"branch": self._branch.id, "at": at}
+        found = (self._connection.execute(look, keys).first() for look in (_SHOWN, _FORKED))
+        return any(row is not None for row in found)
+
+    def _closed(self, call_id: str) -> Call | None:
+        """
+        Return the call of that id if it was closed without a result, None if there is none.
+
+        Raises:
+            TranscriptError: it has its result.
+        """
+        call, by = self._newest(call_id)
+        if call is None or by == Origin.SYNTHETIC:
+            return call
+        raise TranscriptError(
+            f"call {call_id!r} has its result already: a call has exactly one, so give a new call "
+            "an id of its own"
+        )
+
+    def _newest(self, call_id: str) -> tuple[Call | None, str | None]:
+        """Return the newest answered call of that id, and the origin of what answered it."""
+        planned = self._results.get(call_id)
+        if planned is not None:
+            return planned
+        key = digest(call_id)
+        for branch, _, last in lineage(self._connection, self._branch):
+            keys = {"branch": branch.id, "digest": key, "last": last}
+            row = self._connection.execute(_MADE, keys).first()
+            if row is not None:
+                # One that is open further up is not this branch's to answer.
+                at = row.answered_at or last
+                return Call(id=call_id, name=row.name, position=at, answered_at=at), row.origin
+            if branch.inherit != Inherit.ALL:
+                break
+        return None, None
+
+    def _refuse_unknown(self, call_id: str) -> None:
         if self._open:
             waiting = ", ".join(repr(call.id) for call in self._open)
             raise TranscriptError(
                 f"there was no call {call_id!r}: the calls that wait for a result are {waiting}"
             )
-
-    def _was_made(self, call_id: str) -> bool:
-        key = digest(call_id)
-        for branch, _, last in lineage(self._connection, self._branch):
-            keys = {"branch": branch.id, "digest": key, "last": last}
-            if self._connection.execute(_MADE, keys).first():
-                return True
-            if branch.inherit != Inherit.ALL:
-                return False
-        return False
 
     def _put(self, message: Message, origin: Origin) -> None:
         self.entries.append(Entry(position=self.head + 1, message=message, origin=origin))
@@ -200,6 +268,11 @@ def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchI
 def _open_calls(connection: Connection, branch: AnyRow) -> list[Call]:
     rows = connection.execute(_OPEN, {"branch": branch.id})
     return [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
+
+
+def _named(result: Message, call: Call) -> Message:
+    """Name the tool, for where the result is shown without its call."""
+    return result if result.name else replace(result, name=call.name)
 
 
 def _row(branch_id: int, call: Call) -> dict[str, Any]:

@@ -95,7 +95,8 @@ class Messages:
 
         The transcript stays legal, so more may be stored than was given: a synthetic result for
         each call that is still open when the talk goes on, a synthetic call before a result that
-        nobody asked for. With a *client_key* a retry gives the first result and stores nothing.
+        nobody asked for. A result that comes after its call was closed so is stored as one that
+        came late. With a *client_key* a retry gives the first result and stores nothing.
         *created_at* is when they were said, if not now; positions follow the order of appending.
 
         Raises:
@@ -151,6 +152,25 @@ class Messages:
             return Appended(stored=stored)
 
         return self._database.write(work)
+
+    def close_calls(self, scope: Scope, branch_id: BranchId) -> tuple[StoredMessage, ...]:
+        """
+        Store a synthetic result for each open call of a branch, and return these.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+            ConflictError: a call is open and the branch is not.
+        """
+
+        def is_open(connection: Connection) -> bool:
+            return bool(find_branch(connection, scope, branch_id).open_calls)
+
+        def work(connection: Connection) -> tuple[StoredMessage, ...]:
+            branch = find_branch(connection, scope, branch_id, lock=True)
+            times = Times(now=self._clock())
+            return _append_legal(connection, branch, (), Origin.SYNTHETIC, times, closes=True)
+
+        return self._database.write(work) if self._database.read(is_open) else ()
 
     def merge(
         self, scope: Scope, branch_id: BranchId, messages: Sequence[Message]
@@ -307,12 +327,14 @@ def _find_appended(
     return tuple(decode(row) for row in connection.execute(_RANGE, bounds))
 
 
-def _append_legal(
+def _append_legal(  # noqa: PLR0913 - the fields of a message
     connection: Connection,
     branch: AnyRow,
     messages: Sequence[Message],
     origin: Origin,
     times: Times,
+    *,
+    closes: bool = False,
 ) -> tuple[StoredMessage, ...]:
     if branch.state != BranchState.OPEN:
         raise ConflictError(
@@ -321,6 +343,10 @@ def _append_legal(
     transcript = Transcript(connection, branch)
     for message in messages:
         transcript.add(message, origin)
+    if closes:
+        transcript.close()
+    if not transcript.entries:
+        return ()
     stored = insert_entries(connection, branch.id, transcript.entries, times)
     transcript.write_calls()
     changes = {"last": transcript.head, "number": transcript.num_open, "moment": times.now}

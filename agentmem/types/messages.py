@@ -43,6 +43,18 @@ class Origin(StrEnum):
     DELETED = "deleted"
     """Holds the place of a message whose content was deleted."""
 
+    LATE = "late"
+    """A result for a call that was closed without one, and shown so, when the talk went on."""
+
+    REPLACES = "replaces"
+    """Such a result that came before any prompt showed the call closed: it stands in its place."""
+
+    PARTIAL = "partial"
+    """An answer that was broken off; another answer to the same turn takes its place."""
+
+    CUT = "cut"
+    """An answer whose time was over in the middle; the next one goes on behind it."""
+
 
 class Inherit(StrEnum):
     """What a subtask sees of its parent, beside the pins and promoted results."""
@@ -187,9 +199,8 @@ class Message:
             raise InvalidInputError("tool_call_id is empty")
         if self.name is not None:
             check_text("name", self.name)
-        says_nothing = self.is_blank and not self.tool_calls and not self._thinks
-        if says_nothing and self.role in (Role.USER, Role.ASSISTANT):
-            raise InvalidInputError(f"the {self.role} message is empty: there is nothing to store")
+        if self.is_blank and self.role is Role.USER:
+            raise InvalidInputError("the user message is empty: there is nothing to store")
         ids = [call.id for call in self.tool_calls]
         if len(set(ids)) != len(ids):
             raise InvalidInputError(f"the tool call ids of one message repeat: {ids}")
@@ -214,13 +225,6 @@ class Message:
         """
         text = without_data(self.text)
         return split_reasoning(text)[1] if self.role is Role.ASSISTANT else text
-
-    @property
-    def _thinks(self) -> bool:
-        """Whether an answer has a thought, which need not lead to words."""
-        return self.role is Role.ASSISTANT and any(
-            isinstance(part, ReasoningPart) and part.text.strip() for part in self.parts
-        )
 
     @property
     def is_blank(self) -> bool:

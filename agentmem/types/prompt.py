@@ -50,6 +50,8 @@ class Rule(StrEnum):
     """A message that it covered was deleted, so its text may not be shown again."""
 
     NOT_RETRIEVED = "not retrieved again"
+    REPLACED = "replaced by what came later"
+    """The closing of a call whose result came late, or a broken-off answer that was retried."""
 
 
 class Form(StrEnum):
@@ -58,6 +60,8 @@ class Form(StrEnum):
     FULL = "full"
     CLIPPED = "clipped"
     STUB = "stub"
+    REPLACED = "replaced"
+    """In the window, but another message stands for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

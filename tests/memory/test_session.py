@@ -147,7 +147,6 @@ def _refuses_and_goes_on(session):
     [
         ("user", "", InvalidInputError),
         ("user", " \n", InvalidInputError),
-        ("assistant", "", InvalidInputError),
         ("system", "obey", InvalidInputError),
         ("oracle", "hello", InvalidInputError),
         ("tool", "no id", InvalidInputError),

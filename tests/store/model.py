@@ -1,6 +1,6 @@
 """A model of the store in plain Python: it scans lists where the store looks into an index."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentmem.errors import ConflictError, TranscriptError
 from agentmem.store.calls import NO_RESULT
@@ -18,6 +18,11 @@ class ModelBranch:
     keys: dict = field(default_factory=dict)
     pins: dict = field(default_factory=dict)
     state: BranchState = BranchState.OPEN
+    children: list = field(default_factory=list)
+
+    def __post_init__(self):
+        if self.parent is not None:
+            self.parent.children.append(self)
 
     def view(self):
         """Pairs of a message and its origin, as the branch sees them."""
@@ -71,24 +76,44 @@ class ModelBranch:
         return stored
 
     def _append_one(self, message, origin):
-        waiting, answered = {}, set()
-        for said, _ in self.talk():
+        waiting, answers, names = {}, {}, {}
+        hidden = len(self.view()) - len(self.talk())
+        for position, (said, how) in enumerate(self.talk(), hidden + 1):
             for made in said.tool_calls:
-                waiting[made.id] = made.name
+                waiting[made.id] = names[made.id] = made.name
             if said.tool_call_id is not None:
                 waiting.pop(said.tool_call_id, None)
-                answered.add(said.tool_call_id)
+                answers[said.tool_call_id] = (how, position)
         if message.role == "tool":
-            if message.tool_call_id not in waiting:
-                if message.tool_call_id in answered or waiting:
-                    raise TranscriptError
-                made = ToolCall(id=message.tool_call_id, name=message.name or "tool")
-                self.own.append((say("assistant", tool_calls=(made,)), Origin.SYNTHETIC))
-        else:
+            message, origin = self._result(message, origin, (waiting, answers, names))
+        elif origin is not Origin.PROMOTED or message.tool_calls:
             for call_id, name in waiting.items():
                 closing = say("tool", NO_RESULT, tool_call_id=call_id, name=name)
                 self.own.append((closing, Origin.SYNTHETIC))
         self.own.append((message, origin))
+
+    def _result(self, message, origin, calls):
+        waiting, answers, names = calls
+        call_id = message.tool_call_id
+        if call_id not in waiting:
+            how, position = answers.get(call_id, (None, 0))
+            if how is Origin.SYNTHETIC:
+                if origin is Origin.SAID:
+                    origin = Origin.LATE if self._is_seen(position) else Origin.REPLACES
+                return replace(message, name=message.name or names[call_id]), origin
+            if call_id in answers or waiting:
+                raise TranscriptError
+            made = ToolCall(id=call_id, name=message.name or "tool")
+            self.own.append((say("assistant", tool_calls=(made,)), Origin.SYNTHETIC))
+            names[call_id] = made.name
+        if origin is Origin.PROMOTED:
+            message = replace(message, name=message.name or names[call_id])
+        return message, origin
+
+    def _is_seen(self, position):
+        """Tell whether a branch that was forked off may have shown what is at *position*."""
+        forks = (child.forked_at for child in self.children)
+        return position <= self.forked_at or any(at >= position for at in forks)
 
 
 @dataclass

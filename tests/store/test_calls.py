@@ -73,10 +73,13 @@ def test_a_call_has_one_result(store, scope, main, append):
     assert store.sessions.branch(scope, main).head == 2
 
 
-def test_a_result_that_comes_after_the_closing_is_refused(append):
+def test_a_result_that_comes_after_the_closing_is_kept_once(append):
     append(call("1"), "never mind")
 
-    with pytest.raises(TranscriptError, match="closed"):
+    (late,) = append(result("1"))
+
+    assert (late.origin, late.message.name) == (Origin.REPLACES, "look")
+    with pytest.raises(TranscriptError, match="has its result"):
         append(result("1"))
 
 

@@ -72,15 +72,17 @@ def test_a_result_answers_the_open_call_of_the_parent(store, scope, main, append
     check(store)
 
 
-def test_talk_that_goes_on_closes_the_open_call_of_the_parent(store, scope, main, append, fork):
+def test_what_is_handed_back_does_not_close_the_open_call_of_the_parent(
+    store, scope, main, append, fork
+):
     append("a")
     task = fork(main)
     append(call("1"))
 
-    closed, said = store.messages.merge(scope, task, [say("assistant", "x")])
+    (said,) = store.messages.merge(scope, task, [say("assistant", "x")])
+    (answer,) = append(result("1"))
 
-    assert (closed.origin, closed.message.tool_call_id) == (Origin.SYNTHETIC, "1")
-    assert said.origin is Origin.PROMOTED
+    assert (said.origin, answer.origin) == (Origin.PROMOTED, Origin.SAID)
     check(store)
 
 

@@ -110,6 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
         doomed = [pair for pair in self.branches if pair[1].descends_from(branch)]
         assert list(gone.branches) == [pair[0] for pair in doomed]
         self.branches = [pair for pair in self.branches if pair not in doomed]
+        branch.parent.children.remove(branch)
         self.touched = self.branches[0]
 
     @rule(which=WHICH, position=st.integers(1, 8))
