@@ -14,6 +14,7 @@ from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from agentmem.errors import TranscriptError
 from agentmem.store.branches import lineage, parent_of
+from agentmem.store.minting import with_ids
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, MessageRow, ToolCallRow
 from agentmem.store.scoping import digest
 from agentmem.types import BranchId, Inherit, Message, Origin, Role, TextPart, ToolCall
@@ -133,6 +134,7 @@ class Transcript:
             TranscriptError: a result for a call that has one, or for an unknown call while
                 others are open, which closing them would rob of their results.
         """
+        message = with_ids(message, [(call.id, call.name) for call in self._open], self.head)
         if message.role is Role.TOOL:
             self._answer(message, origin)
             return

@@ -76,6 +76,7 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
             generated=_decode_generated(row),
             extra=extra,
         )
+        _refuse_unnamed(message)
         origin = Origin(row.origin)
     except (ValueError, TypeError, KeyError, struct.error) as error:
         raise StoreError(f"the row of message {row.id} is damaged: {error}") from error
@@ -165,6 +166,15 @@ def _has_extra(row: AnyRow) -> bool:
     """Whether *row* may hold a provider's value. In a text the quotes would be escaped."""
     mark = f'"{_EXTRA}"'
     return mark in row.parts or mark in (row.tool_calls or "")
+
+
+def _refuse_unnamed(message: Message) -> None:
+    """Refuse a call or a result without an id: what is stored has one."""
+    ids = [call.id for call in message.tool_calls]
+    if message.role is Role.TOOL:
+        ids.append(message.tool_call_id or "")
+    if not all(ids) or len(set(ids)) != len(ids):
+        raise ValueError(f"ids of calls are missing or repeat: {ids}")
 
 
 def _decode_generated(row: AnyRow | SimpleNamespace) -> GeneratedIds | None:

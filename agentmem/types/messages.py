@@ -125,19 +125,22 @@ class ToolCall:
     """
     A request of the model to run a tool.
 
-    *arguments* is the raw text that the model wrote, JSON or not; it is kept as it came. *extra* is
-    the provider's, as in `Message`.
+    A call that came without an *id* is given one as it is stored. *arguments* is the raw text that
+    the model wrote, JSON or not; it is kept as it came. *extra* is the provider's, as in `Message`.
     """
 
-    id: str
+    id: str = ""
     name: str
     arguments: str = "{}"
     extra: Any = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        for what in ("id", "name"):
-            if not check_text(f"tool call {what}", getattr(self, what)):
-                raise InvalidInputError(f"a tool call needs a non-empty {what}")
+        given: str | None = self.id
+        if given is None:
+            object.__setattr__(self, "id", "")
+        check_text("tool call id", self.id)
+        if not check_text("tool call name", self.name):
+            raise InvalidInputError("a tool call needs a non-empty name")
         check_text("tool call arguments", self.arguments)
         _keep_extra(self)
 
@@ -172,9 +175,12 @@ class Message:
     *extra* is any JSON value that a provider wants back, such as a signature: it is stored and
     exported with the message, and neither shown to a model nor searched.
 
+    Calls without an id, or with one that another call of the message has, are given ids as they are
+    stored. A result without a ``tool_call_id`` answers the one call that is open then.
+
     Raises:
-        InvalidInputError: a user message without content, a tool message without a
-            ``tool_call_id``, or a field that does not go with the role.
+        InvalidInputError: a user message without content, or a field that does not go with the
+            role.
     """
 
     role: Role
@@ -190,20 +196,17 @@ class Message:
         _keep_extra(self)
         if self.tool_calls and self.role is not Role.ASSISTANT:
             raise InvalidInputError(f"only an assistant message has tool calls, not {self.role}")
-        if (self.tool_call_id is not None) != (self.role is Role.TOOL):
+        if self.tool_call_id is not None and self.role is not Role.TOOL:
             raise InvalidInputError(
-                "a tool message needs the tool_call_id that it answers, and no other message "
-                f"has one: got role {self.role} with tool_call_id {self.tool_call_id!r}"
+                "only a tool message has the tool_call_id that it answers: got role "
+                f"{self.role} with tool_call_id {self.tool_call_id!r:.80}"
             )
-        if self.role is Role.TOOL and not check_text("tool_call_id", self.tool_call_id or ""):
-            raise InvalidInputError("tool_call_id is empty")
+        if self.tool_call_id is not None and not check_text("tool_call_id", self.tool_call_id):
+            object.__setattr__(self, "tool_call_id", None)
         if self.name is not None:
             check_text("name", self.name)
         if self.is_blank and self.role is Role.USER:
             raise InvalidInputError("the user message is empty: there is nothing to store")
-        ids = [call.id for call in self.tool_calls]
-        if len(set(ids)) != len(ids):
-            raise InvalidInputError(f"the tool call ids of one message repeat: {ids}")
 
     def __hash__(self) -> int:
         # What tells most messages apart; looking prompts up takes thousands of these.
