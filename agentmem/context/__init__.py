@@ -7,6 +7,7 @@ from agentmem.context.draft import Block, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.folding import author_of
 from agentmem.context.model_summary import ModelSummarizer
+from agentmem.context.packing import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
 from agentmem.context.reuse import Before
 from agentmem.context.turns import group_turns, legal_fork, open_calls
@@ -26,6 +27,7 @@ __all__ = [
     "author_of",
     "check_conservation",
     "diff",
+    "distinct",
     "group_turns",
     "legal_fork",
     "open_calls",

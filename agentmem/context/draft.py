@@ -179,7 +179,10 @@ class Draft:
         for anchor, hits in self._recalled():
             for hit in hits:
                 if hit.is_local:
-                    shown = Shown(stored=hit.stored, message=hit.stored.message, kept=anchor)
+                    # Only what is kept has to be written again as it was.
+                    times = 1 if anchor is None else hit.times
+                    message = hit.stored.message
+                    shown = Shown(stored=hit.stored, message=message, kept=anchor, times=times)
                     yield shown, Tier.RETRIEVED
 
     @property

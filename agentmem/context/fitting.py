@@ -15,7 +15,7 @@ from typing import Final
 from agentmem.config import Budget
 from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
 from agentmem.context.draft import SUMMARY_HEADING, Draft
-from agentmem.context.packing import pack
+from agentmem.context.packing import distinct, pack
 from agentmem.context.pieces import STUB_LINE, Shown, num_clippable, show_clipped, show_stub
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
@@ -24,6 +24,7 @@ from agentmem.context.window import keep_from
 from agentmem.errors import ConfigError, ContextOverflowError
 from agentmem.protocols import Discardable, Hit
 from agentmem.types import Form, Role, StoredMessage, Summary, freeze
+from agentmem.types.lines import line_of
 
 _UNUSED: Final = 0.02
 """A new window is not filled up for a smaller share of the prompt than this: it takes a summary."""
@@ -107,10 +108,11 @@ def fit_hits(
     most: int | None = None,
 ) -> tuple[Hit, ...]:
     """
-    Take hits in the order of their scores, skipping those that do not fit.
+    Take hits in the order of their scores, each line once, skipping those that do not fit.
 
-    What the prompt shows already is left out: nothing stands in it twice. A turn that has its
-    block already gets no second one, which would change what the model has seen of it.
+    What the prompt shows already is left out, be it another message that says the same: nothing
+    stands in it twice. A turn that has its block already gets no second one, which would change
+    what the model has seen of it.
 
     Args:
         draft: the prompt with its window; the same window gives the same hits.
@@ -120,21 +122,24 @@ def fit_hits(
         most: how many of *hits* that the window does not show are looked at. A list that was cut
             for another window then gives the same.
     """
-    if draft.anchor in {block.anchor for block in draft.blocks}:
+    if not hits or draft.anchor in {block.anchor for block in draft.blocks}:
         return ()
-    seen = {shown.stored.id for shown in draft.window}
-    outside = [hit for hit in hits if hit.stored.id not in seen][:most]
-    seen = {hit.stored.id for block in draft.blocks for hit in block.hits}
-    room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
-    candidates = {
-        hit.stored.id: hit
-        for hit in sorted(outside, key=lambda one: (one.score, -one.stored.id))
-        if hit.stored.id not in seen
-        and not hit.stored.message.is_blank
+    ids = {piece.stored.id for piece in draft.window}
+    lines = {line_of(piece.stored.message) for piece in draft.window if piece.form is Form.FULL}
+    outside = [
+        hit
+        for hit in distinct(sorted(hits, key=lambda one: (-one.score, one.stored.id)))
+        if hit.stored.id not in ids and line_of(hit.stored.message) not in lines
+    ]
+    kept = {line_of(hit.stored.message) for block in draft.blocks for hit in block.hits}
+    best = [
+        hit
+        for hit in outside[:most]
+        if line_of(hit.stored.message) not in kept
+        and hit.stored.message.memory_text.strip()
         and (hit.is_local or not draft.keep_recalled)
-    }
-    # The last one of a message is its best.
-    best = sorted(candidates.values(), key=lambda one: (-one.score, one.stored.id))
+    ]
+    room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
     return pack(best, room, renderer)
 
 

@@ -16,6 +16,7 @@ class Shown:
     message: Message
     form: Form = Form.FULL
     kept: int | None = None
+    times: int = 1
 
     @property
     def position(self) -> int:
@@ -32,7 +33,12 @@ class Shown:
     def span(self, tier: Tier) -> Span:
         """Account for this message in *tier*."""
         return Span(
-            first=self.position, last=self.position, tier=tier, form=self.form, kept=self.kept
+            first=self.position,
+            last=self.position,
+            tier=tier,
+            form=self.form,
+            kept=self.kept,
+            times=self.times,
         )
 
 

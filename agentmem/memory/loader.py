@@ -193,7 +193,8 @@ def _blocks(
     for span in previous.layout:
         if span.tier is Tier.RETRIEVED and span.kept is not None:
             found = view.messages.read(runtime.scope, branch.id, span.first, span.last)
-            hits.setdefault(span.kept, []).extend(Hit(stored=one, score=0.0) for one in found)
+            again = (Hit(stored=one, score=0.0, times=span.times) for one in found)
+            hits.setdefault(span.kept, []).extend(again)
     return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
 
 

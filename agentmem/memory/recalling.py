@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from agentmem.config import Budget
-from agentmem.context import BranchView, pinned_message
+from agentmem.context import BranchView, distinct, pinned_message
 from agentmem.errors import InvalidInputError
 from agentmem.memory.runtime import Runtime
-from agentmem.protocols import Domain, Hit, Query
+from agentmem.protocols import Domain, Hit, Query, Recall
 from agentmem.store.view import View, at_once
 from agentmem.types import BranchId, BranchInfo, Inherit, Pin, Prompt, Role, StoredMessage, Tier
 
@@ -23,6 +23,9 @@ _TOKENS_PER_HIT: Final = 8
 
 _MIN_HITS: Final = 32
 """Messages that are looked at where little fits: the best ones may be too long."""
+
+_MAX_ROUNDS: Final = 12
+"""How often a retriever that finds copies is asked for twice as much."""
 
 
 def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | None) -> Wanted:
@@ -137,7 +140,23 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
         visible=visible,
         limit=limit,
     )
-    return tuple(recall.search(query))
+    return _distinct(recall, query)
+
+
+def _distinct(recall: Recall, query: Query) -> tuple[Hit, ...]:
+    """
+    Search for as many lines as *query* asks for, each once.
+
+    A retriever may count copies of a line one by one; then it is asked for more.
+    """
+    lines: list[Hit] = []
+    for round_ in range(_MAX_ROUNDS):
+        asked = query.limit << round_
+        found = recall.search(replace(query, limit=asked))
+        lines = distinct(found)
+        if len(lines) >= query.limit or len(found) < asked:
+            break
+    return tuple(lines[: query.limit])
 
 
 def _visible(

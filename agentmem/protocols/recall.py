@@ -21,6 +21,9 @@ class Hit(Checked):
     ranks: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Its place, from 1 on, in each ranking that found it, such as ``lexical`` and ``dense``."""
 
+    times: int = 1
+    """How many messages of this speaker say the same, this one included, which is the newest."""
+
 
 INDEX_SUFFIX: Final = ".vectors"
 """How the names of index files end."""

@@ -4,6 +4,7 @@ What can be found: one row for each message of a domain, its facts as columns.
 It says who may see which row. What a row says is kept by the indexes, not here.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from agentmem.types import (
     TextPart,
 )
 from agentmem.types.data_urls import without_data
+from agentmem.types.lines import line_of
+from agentmem.types.reasoning import split_reasoning
 
 _WHEN = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|days?|weeks?|weekend|months?|years?"
@@ -52,11 +55,18 @@ class Entry:
     """The message's name, else its role."""
 
     text: str = field(repr=False)
-    """Its text parts, and what its images show; never blank."""
+    """Its text parts without thoughts, and what its images show; never blank."""
+
+    line: str = field(default="", repr=False)
+    """What its copies have in common; it has none where this is left out."""
 
 
 def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
-    """Give what can be found of *stored*; None where it says nothing, or is nobody's words."""
+    """
+    Return what can be found of *stored*; None where it says nothing, or is nobody's words.
+
+    Thoughts of a model are left out, in parts of their own or between their marks.
+    """
     message = stored.message
     if stored.origin in (Origin.SYNTHETIC, Origin.DELETED):
         return None
@@ -66,6 +76,8 @@ def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
         if isinstance(part, TextPart) or (isinstance(part, ImagePart) and part.alt)
     ]
     text = "\n".join(texts)
+    if message.role is Role.ASSISTANT:
+        text = split_reasoning(text)[1]
     if not text.strip():
         return None
     return Entry(
@@ -77,6 +89,7 @@ def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
         role=message.role,
         speaker=message.name or str(message.role),
         text=text,
+        line=line_of(message),
     )
 
 
@@ -101,6 +114,8 @@ class Catalog:
         self._questions = Column(np.bool_)
         self._timed = Column(np.bool_)
         self._alive = Column(np.bool_)
+        self._lines = Column(np.int64)
+        self._line_numbers: dict[int, int] = {}
         self._rows: dict[int, int] = {}
         self._names = Names()
         self._subtasks: set[int] = set()
@@ -173,6 +188,11 @@ class Catalog:
         return self._timed.values
 
     @property
+    def lines(self) -> Int64s:
+        """A number for each row that is the same for those that say the same, white space aside."""
+        return self._lines.values
+
+    @property
     def alive(self) -> Bools:
         return self._alive.values
 
@@ -198,6 +218,8 @@ class Catalog:
             self._questions.append(is_question(entry.text))
             self._timed.append(tells_when(entry.text))
             self._alive.append(True)
+            line = _hash(entry.line) if entry.line else -1 - row
+            self._lines.append(self._line_numbers.setdefault(line, len(self._line_numbers)))
         return rows
 
     def remove(self, message_ids: Iterable[MessageId]) -> list[int]:
@@ -232,6 +254,11 @@ class Catalog:
         if query.domain.session_id is not None:
             seen &= self.session_ids == query.domain.session_id
         return seen
+
+
+def _hash(line: str) -> int:
+    """Return 64 bits that stand for *line*."""
+    return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
 
 
 def is_question(text: str) -> bool:

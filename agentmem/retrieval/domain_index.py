@@ -207,6 +207,7 @@ class DomainIndex:
                 ranks={
                     name: int(ranks[place]) for name, ranks in ranking.ranks.items() if ranks[place]
                 },
+                times=int(ranking.times[place]),
             )
             for place, stored in enumerate(messages)
         ]

@@ -55,6 +55,9 @@ class Ranking:
     ranks: Mapping[str, Int64s]
     """For ``lexical`` and ``dense`` the place of each row in that list, from 1 on; 0 for none."""
 
+    times: Int64s
+    """How many rows that may be found say the same as each row, which is the newest of them."""
+
 
 def rank(
     catalog: Catalog,
@@ -66,7 +69,8 @@ def rank(
     """
     Rank the rows that *query* may find and that words or meaning speak for.
 
-    A row that is not embedded yet stands in the dense list where its words put it.
+    A row that is not embedded yet stands in the dense list where its words put it. Of rows that
+    say the same the newest is found, with the place of the best.
 
     Args:
         catalog: what the rows are.
@@ -95,12 +99,44 @@ def rank(
         scores += weight / (_K + place)
         # Not below the mean; a single one is the mean.
         is_candidate |= is_embedded & (by_meaning >= 0)
-    best = _best(scores, np.flatnonzero(is_candidate), max(query.limit, 0))
+    lines = _lines(catalog, rows, scores, np.flatnonzero(is_candidate))
+    chosen = _best(lines.scores, np.arange(len(lines.scores)), max(query.limit, 0))
+    best = lines.best[chosen]
     return Ranking(
-        rows=rows[best],
+        rows=rows[lines.newest[chosen]],
         scores=scores[best].astype(np.float32),
         ranks={name: place[best].astype(np.int64) for name, place in places.items()},
+        times=lines.times[chosen],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lines:
+    """Each line that is a candidate once, by indices of rows."""
+
+    newest: Int64s
+    best: Int64s
+    scores: Float64s
+    times: Int64s
+
+
+def _lines(catalog: Catalog, rows: Int64s, scores: Float64s, candidates: Int64s) -> _Lines:
+    """Put together which of the *candidates* say the same, in the order of the newest of each."""
+    of = catalog.lines[rows]
+    times = np.bincount(of, minlength=1)
+    created = catalog.created[rows]
+    order = np.arange(len(rows))
+    if (np.diff(created) < 0).any():
+        order = np.argsort(created, kind="stable")
+    # Of several values for one place the last one stays.
+    newest = np.zeros(len(times), np.int64)
+    newest[of[order]] = order
+    rising = candidates[np.argsort(scores[candidates], kind="stable")]
+    best = np.zeros(len(times), np.int64)
+    best[of[rising]] = rising
+    found = np.sort(newest[np.unique(of[candidates])])
+    lines = of[found]
+    return _Lines(newest=found, best=best[lines], scores=scores[best[lines]], times=times[lines])
 
 
 def dense_query(text: str, speakers: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from agentmem.types import (
 )
 
 _MIN_CELLS: Final = 3
-_USUAL_CELLS: Final = (Form.FULL, None, None)
+_USUAL_CELLS: Final = (Form.FULL, None, None, 1)
 
 
 def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
 
 def _encode_span(span: Span) -> list[Any]:
     """Write a span; what is as usual for most is left off its end, since a layout is a row."""
-    cells = [span.first, span.last, span.tier, span.form, span.kept, span.source]
+    cells = [span.first, span.last, span.tier, span.form, span.kept, span.source, span.times]
     while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
         cells.pop()
     return cells
@@ -52,7 +52,7 @@ def _encode_span(span: Span) -> list[Any]:
 
 def _to_span(cells: Sequence[Any]) -> Span:
     filled: list[Any] = [*cells, *_USUAL_CELLS[len(cells) - _MIN_CELLS :]]
-    first, last, tier, form, kept, source = filled
+    first, last, tier, form, kept, source, times = filled
     return Span(
         first=first,
         last=last,
@@ -60,6 +60,7 @@ def _to_span(cells: Sequence[Any]) -> Span:
         form=Form(form),
         kept=kept,
         source=source,
+        times=times,
     )
 
 
@@ -107,6 +108,7 @@ def check_info(info: AssemblyInfo) -> None:
         *(version for _, version in info.pins),
         *(end for span in info.layout for end in (span.first, span.last)),
         *(span.kept for span in info.layout if span.kept is not None),
+        *(span.times for span in info.layout),
     ]
     keys = [
         *(key for key, _ in info.pins),

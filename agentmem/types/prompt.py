@@ -80,6 +80,9 @@ class Span(Checked):
     source: str | None = None
     """Key of the summary that covers them."""
 
+    times: int = 1
+    """How many messages say the same as a recalled one that is kept in its place."""
+
     def explain(self) -> str:
         """Tell in words what became of these messages."""
         where = "not shown" if self.tier is None else f"{self.tier} tier"

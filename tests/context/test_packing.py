@@ -17,7 +17,7 @@ from agentmem.testing import WordCounter
 from agentmem.types import BranchId, Tier
 from tests.builders import NOON, say, stored, words
 
-FRAME = 2 + 5  # a message of the `WordCounter`, and the heading
+FRAME = 2 + 9  # a message of the `WordCounter`, and the heading
 HEADER = 4  # day, month, year, time
 LINE = 1  # who speaks
 
@@ -40,8 +40,9 @@ class Merging(WordCounter):
 
 
 def hits(*sizes, days=0):
-    """Messages of so many words; each but the first so many days after the one before."""
-    messages = stored(*(say("user", words(size)) for size in sizes))
+    """Other messages of so many words; each but the first so many days after the one before."""
+    texts = (f"{words(size - 1)} n{i}".strip() for i, size in enumerate(sizes))
+    messages = stored(*(say("user", text) for text in texts))
     return [
         Hit(stored=replace(one, created_at=NOON + timedelta(days=days * i)), score=-i)
         for i, one in enumerate(messages)

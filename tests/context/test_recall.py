@@ -46,7 +46,10 @@ def test_a_sitting_has_one_line_with_day_and_time():
 def test_a_name_stands_in_place_of_the_role():
     assert lines(hit(1, "hi", name="Anna"))[1] == "Anna: hi"
     result = stored(say("tool", "92 EUR", tool_call_id="c1", name="search"))[0]
-    assert lines(Hit(stored=replace(result, created_at=MAY), score=1))[1] == "search: 92 EUR"
+    assert (
+        lines(Hit(stored=replace(result, created_at=MAY), score=1))[1]
+        == "tool result (search): 92 EUR"
+    )
 
 
 def test_the_year_stands_where_it_changes():
@@ -91,14 +94,14 @@ def test_times_are_in_utc():
     assert lines(hit(1, "x", east)) == lines(hit(1, "x"))
 
 
-def test_a_text_stays_as_it_was_said():
+def test_the_words_of_a_text_stay_as_they_were_said():
     text = "  two\n\nlines \t"
     image = Message(role=Role.USER, parts=(TextPart(text="see"), ImagePart(url="u", alt="a cat")))
     (message,) = recall_message([hit(1, text)])
-    assert message.text.endswith(f"user: {text}")
+    assert message.text.endswith("user:   two\n| lines \t")
     assert message.role is Role.USER
     (shown,) = recall_message([Hit(stored=stored(image)[0], score=1)])
-    assert shown.text.endswith("user: see\n[image: a cat]")
+    assert shown.text.endswith("user: see\n| [image: a cat]")
 
 
 @given(st.permutations(range(1, 9)), st.data())

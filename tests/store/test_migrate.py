@@ -125,6 +125,33 @@ def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scop
         store.ledger.record(scope, prompt)
 
 
+def test_vectors_made_of_thoughts_are_forgotten_by_the_upgrade(new_url, scope):
+    with Store.open(new_url) as store:
+        main = store.sessions.get_or_create(scope, "s").main
+        said = [
+            say("user", "do you think so"),
+            say("assistant", "<think>zebra</think>four"),
+            say("assistant", "[THINK]zebra[/THINK]five"),
+            say("assistant", "plain"),
+        ]
+        store.messages.append(scope, main, said)
+        ids = [one.id for one in store.messages.read(scope, main)]
+        vectors = [Embedding(message_id=one, first=0, last=3, vector=b"1234") for one in ids]
+        store.archive(scope.namespace).add_embeddings("m", vectors)
+    downgrade(new_url, "0003")
+    assert upgrade(new_url) == head()
+    engine = create_engine(parse_url(new_url))
+    with engine.begin() as connection:
+        kept = (
+            connection.execute(text("SELECT message_id FROM embedding ORDER BY 1")).scalars().all()
+        )
+    engine.dispose()
+    assert kept == [ids[0], ids[3]]
+    with Store.open(new_url) as store:
+        again = store.archive(scope.namespace).not_embedded("m", after=0, limit=9)
+        assert [one.id for one in again] == ids[1:3]
+
+
 def test_the_way_down_to_nothing_leaves_nothing(new_url):
     upgrade(new_url)
 
