@@ -10,7 +10,7 @@ from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.packing import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
 from agentmem.context.reuse import Before
-from agentmem.context.turns import group_turns, legal_fork, open_calls
+from agentmem.context.turns import group_turns, is_answer, legal_fork, open_calls
 
 __all__ = [
     "Assembler",
@@ -29,6 +29,7 @@ __all__ = [
     "diff",
     "distinct",
     "group_turns",
+    "is_answer",
     "legal_fork",
     "open_calls",
     "pinned_message",

@@ -82,11 +82,12 @@ def _retried(messages: Sequence[StoredMessage]) -> set[int]:
         elif stored.origin is Origin.PARTIAL:
             partial.append(stored.position)
         else:
-            is_answered |= _is_answer(stored)
+            is_answered |= is_answer(stored)
     return found | set(partial)
 
 
-def _is_answer(stored: StoredMessage) -> bool:
+def is_answer(stored: StoredMessage) -> bool:
+    """Whether *stored* is an answer to a turn, and not a step on the way to one."""
     message = stored.message
     is_said = (
         stored.origin in (Origin.SAID, Origin.CUT, Origin.DELETED)

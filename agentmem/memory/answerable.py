@@ -1,10 +1,25 @@
-"""What an answer would answer: the end of a branch, read back from its newest message."""
+"""What an answer would answer, and whether that has been answered already."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 
-from agentmem.errors import InvalidInputError, TranscriptError
+from agentmem.config import Budget
+from agentmem.context import Assembler, is_answer
+from agentmem.errors import ConflictError, InvalidInputError, TranscriptError
+from agentmem.memory.loader import is_same, load_view
 from agentmem.memory.runtime import Runtime
-from agentmem.types import BranchId, Inherit, Origin, Role, StoredMessage
+from agentmem.protocols import Chunk, ChunkStream
+from agentmem.types import (
+    BranchId,
+    FinishReason,
+    Generation,
+    Inherit,
+    Origin,
+    Prompt,
+    Role,
+    StoredMessage,
+    Usage,
+)
 
 _PAGE = 16
 
@@ -46,3 +61,61 @@ def _backwards(runtime: Runtime, branch_id: BranchId) -> Iterator[StoredMessage]
         first = max(floor + 1, last - _PAGE + 1)
         yield from reversed(runtime.store.messages.read(runtime.scope, branch_id, first, last))
         last = first - 1
+
+
+def find_answer(
+    runtime: Runtime, branch_id: BranchId, asked: StoredMessage
+) -> StoredMessage | None:
+    """
+    Return the answer to the user's message *asked*; None while it is still to be given.
+
+    Raises:
+        ConflictError: the talk has gone on without one.
+    """
+    answer: StoredMessage | None = None
+    for stored in _forwards(runtime, branch_id, asked.position + 1):
+        if stored.message.role is Role.USER:
+            if answer is None:
+                raise ConflictError(
+                    f"message {asked.position} was stored under this client key and has no "
+                    f"answer, and the talk has gone on with message {stored.position}: say it "
+                    "again under a new key"
+                )
+            break
+        if is_answer(stored):
+            answer = stored
+    return answer
+
+
+def give_again(
+    runtime: Runtime, branch_id: BranchId, budget: Budget, answer: StoredMessage
+) -> tuple[Prompt, ChunkStream]:
+    """Return the prompt that *answer* was given to, as far as it is known, and its one chunk."""
+    view, previous = load_view(runtime, branch_id, budget, answer.position - 1)
+    prompt = Assembler(runtime.need_counter(), budget, runtime.policy).assemble(view)
+    if previous is not None and is_same(prompt, previous):
+        prompt = replace(prompt, assembly_id=previous.id)
+    return prompt, _chunks(prompt, answer)
+
+
+def _chunks(prompt: Prompt, answer: StoredMessage) -> Generator[Chunk]:
+    text, generated = answer.message.text, answer.message.generated
+    number = prompt.num_tokens
+    nothing = Usage(
+        prompt_tokens=number, cached_tokens=number, completion_tokens=0, ttft_s=0, total_s=0
+    )
+    is_cut = answer.origin is Origin.CUT
+    result = Generation(
+        text=text,
+        token_ids=() if generated is None else generated.token_ids,
+        finish_reason=FinishReason.ABORT if is_cut else FinishReason.STOP,
+        usage=nothing,
+    )
+    yield Chunk(text=text)
+    yield Chunk(text="", result=result)
+
+
+def _forwards(runtime: Runtime, branch_id: BranchId, first: int) -> Iterator[StoredMessage]:
+    while page := runtime.store.messages.read(runtime.scope, branch_id, first, first + _PAGE - 1):
+        yield from page
+        first = page[-1].position + 1

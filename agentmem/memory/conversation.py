@@ -1,10 +1,13 @@
 """What a session and a subtask have in common: one branch to write to and to answer on."""
 
+import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 from agentmem.config import Budget, Sampling
+from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.memory.aio import AsyncReplyStream, finished
-from agentmem.memory.answerable import make_answerable
+from agentmem.memory.answerable import find_answer, give_again, make_answerable
 from agentmem.memory.arguments import bounded_sampling, check_turn
 from agentmem.memory.recalling import wanted_recall
 from agentmem.memory.replying import ReplyStream
@@ -44,6 +47,7 @@ class Conversation(Writing):
         hits: Sequence[Hit] | None = None,
         priority: int = 0,
         timeout_s: float | None = None,
+        client_key: str | None = None,
     ) -> ReplyStream:
         """
         Say *text* and answer it piece by piece; without *text*, answer what stands last.
@@ -51,6 +55,9 @@ class Conversation(Writing):
         The message is stored before the prompt is assembled, and stays stored whatever comes then:
         after an error `stream` without *text* answers it. An answer that was broken off is kept,
         and another one takes its place in prompts. Calls that wait for a result are closed first.
+
+        With a *client_key* a retry is safe: the same key and text again give the answer that is
+        stored, without the model, or answer where there is none yet.
 
         Of the requests that wait for the model those with a higher *priority* begin first. An
         answer that has no token *timeout_s* seconds after the model was given the prompt is an
@@ -60,6 +67,8 @@ class Conversation(Writing):
             InvalidInputError: an argument is not what it can be, or nothing has been said yet;
                 nothing was stored.
             TranscriptError: there is no *text*, and what was said last has its answer.
+            ConflictError: *client_key* was used for another text, or the talk has gone on since
+                without an answer.
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
             AdmissionError: prompt and answer can never fit the model or its memory.
@@ -71,13 +80,13 @@ class Conversation(Writing):
         wanted = wanted_recall(self._runtime, query, hits)
         budget = self._runtime.budget_for(budget)
         sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
-        if text is None:
-            make_answerable(self._runtime, self._branch_id)
-        else:
-            self.append(Role.USER, text)
+        asked, given = self._say(text, client_key)
+        if given is not None:
+            return self._give_again(given, budget)
         prompt = self._assemble_and_look_ahead(budget, wanted)
         chunks = model.stream(self._request(prompt, sampling, priority, timeout_s))
-        return ReplyStream(prompt, chunks, self._save_answer, self._pin_what_is_to_stay)
+        save = partial(self._save_answer, asked=asked, client_key=client_key)
+        return ReplyStream(prompt, chunks, save, self._pin_what_is_to_stay)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
@@ -89,6 +98,7 @@ class Conversation(Writing):
         hits: Sequence[Hit] | None = None,
         priority: int = 0,
         timeout_s: float | None = None,
+        client_key: str | None = None,
     ) -> Reply:
         """
         Say *text*, wait for the whole answer and store it; arguments are those of `stream`.
@@ -96,7 +106,8 @@ class Conversation(Writing):
         An answer that *timeout_s* cut short has `FinishReason.ABORT`.
 
         Raises:
-            InvalidInputError, TranscriptError, ContextOverflowError, ConfigError: as `stream` does.
+            InvalidInputError, TranscriptError, ConflictError: as `stream` does.
+            ContextOverflowError, ConfigError: as `stream` does.
             AdmissionError, QueueFullError, DeadlineError: as `stream` does; *text* stays stored.
         """
         stream = self.stream(
@@ -107,6 +118,7 @@ class Conversation(Writing):
             hits=hits,
             priority=priority,
             timeout_s=timeout_s,
+            client_key=client_key,
         )
         for _ in stream:
             pass
@@ -122,6 +134,7 @@ class Conversation(Writing):
         hits: Sequence[Hit] | None = None,
         priority: int = 0,
         timeout_s: float | None = None,
+        client_key: str | None = None,
     ) -> AsyncReplyStream:
         """Do what `stream` does, for ``async for``; the errors are the same."""
         stream = await finished(
@@ -133,6 +146,7 @@ class Conversation(Writing):
             hits=hits,
             priority=priority,
             timeout_s=timeout_s,
+            client_key=client_key,
         )
         return AsyncReplyStream(stream)
 
@@ -146,6 +160,7 @@ class Conversation(Writing):
         hits: Sequence[Hit] | None = None,
         priority: int = 0,
         timeout_s: float | None = None,
+        client_key: str | None = None,
     ) -> Reply:
         """
         Do what `reply` does, without blocking the event loop; the errors are the same.
@@ -161,6 +176,7 @@ class Conversation(Writing):
             hits=hits,
             priority=priority,
             timeout_s=timeout_s,
+            client_key=client_key,
         ) as stream:
             return await stream.finish()
 
@@ -179,10 +195,54 @@ class Conversation(Writing):
             keep=-self._depth,
         )
 
-    def _save_answer(self, message: Message, origin: Origin) -> StoredMessage:
+    def _say(
+        self, text: str | None, client_key: str | None
+    ) -> tuple[StoredMessage | None, StoredMessage | None]:
+        """Store what is to be answered, None for what stands last, and find its answer."""
+        if text is not None:
+            asked = self.append(Role.USER, text, client_key=client_key)
+            return asked, self._answer_to(asked, client_key)
+        if client_key is not None:
+            raise InvalidInputError("a client_key makes a text safe to say again: give one too")
+        make_answerable(self._runtime, self._branch_id)
+        return None, None
+
+    def _give_again(self, given: StoredMessage, budget: Budget) -> ReplyStream:
+        prompt, chunks = give_again(self._runtime, self._branch_id, budget, given)
+        return ReplyStream(prompt, chunks, lambda *_: given, lambda _: None)
+
+    def _answer_to(
+        self, asked: StoredMessage | None, client_key: str | None
+    ) -> StoredMessage | None:
+        """Return the answer that a call with this key has stored before, if one has."""
+        if asked is None or client_key is None:
+            return None
+        answer = find_answer(self._runtime, self._branch_id, asked)
+        if answer is None:
+            self._store.messages.close_calls(self._scope, self._branch_id)
+        return answer
+
+    def _save_answer(
+        self,
+        message: Message,
+        origin: Origin,
+        *,
+        asked: StoredMessage | None,
+        client_key: str | None,
+    ) -> StoredMessage:
         if message.generated is not None:
             self._keep_served(self._served[-1] + message.generated.token_ids)
-        return self._add(message, origin)
+        if client_key is None or origin is Origin.PARTIAL:
+            return self._add(message, origin)
+        # Of two that answer the same at once the first is stored; both give it.
+        key = f"answer to {hashlib.sha256(client_key.encode()).hexdigest()}"
+        try:
+            return self._add(message, origin, client_key=key)
+        except ConflictError:
+            first = self._answer_to(asked, client_key)
+            if first is None:
+                raise
+            return first
 
     def _keep_served(self, token_ids: tuple[int, ...]) -> None:
         if self._served and token_ids[: len(self._served[-1])] == self._served[-1]:

@@ -44,6 +44,7 @@ class ReplyStream:
     def __init__(self, prompt: Prompt, chunks: ChunkStream, save: Save, saved: Saved) -> None:
         self.prompt = prompt
         self._reply: Reply | None = None
+        self._given: Message | None = None
         self._save = save
         self._saved = saved
         self._pieces = self._run(chunks)
@@ -95,15 +96,18 @@ class ReplyStream:
     def _finish(self, result: Generation) -> None:
         origin = Origin.CUT if result.finish_reason is FinishReason.ABORT else Origin.SAID
         ids = GeneratedIds(fingerprint=self.prompt.fingerprint, token_ids=result.token_ids)
+        message = self._store(result.text, ids, origin=origin)
+        # Another call may have stored its answer to the same first, and then that is the answer.
+        is_other = message is not None and message.message != self._given
         self._reply = Reply(
-            text=result.text,
+            text=message.message.text if message is not None and is_other else result.text,
             finish_reason=result.finish_reason,
             usage=result.usage,
             prompt=self.prompt,
-            message=self._store(result.text, ids, origin=origin),
+            message=message,
         )
-        if self._reply.message is not None:
-            self._saved(self._reply.message)
+        if message is not None:
+            self._saved(message)
 
     def _keep_half(self, text: str) -> StoredMessage | None:
         """Keep what was said of an answer that another one may take the place of."""
@@ -116,13 +120,11 @@ class ReplyStream:
         if not text.strip():
             return None
         legal = repair_text(text)
-        return self._save(
-            Message(
-                role=Role.ASSISTANT,
-                parts=(TextPart(text=legal),),
-                # Ids that spell another text than the stored one would show the model words
-                # that nobody can read back.
-                generated=ids if legal == text else None,
-            ),
-            origin,
+        self._given = Message(
+            role=Role.ASSISTANT,
+            parts=(TextPart(text=legal),),
+            # Ids that spell another text than the stored one would show the model words
+            # that nobody can read back.
+            generated=ids if legal == text else None,
         )
+        return self._save(self._given, origin)

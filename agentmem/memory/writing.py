@@ -163,8 +163,12 @@ class Writing(Erasing):
         self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)
         return added.stored[-1]
 
-    def _add(self, message: Message, origin: Origin) -> StoredMessage:
-        added = self._store.messages.append(self._scope, self._branch_id, [message], origin=origin)
+    def _add(
+        self, message: Message, origin: Origin, *, client_key: str | None = None
+    ) -> StoredMessage:
+        added = self._store.messages.append(
+            self._scope, self._branch_id, [message], origin=origin, client_key=client_key
+        )
         self._runtime.tell_added()
         return added[-1]
 
