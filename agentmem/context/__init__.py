@@ -5,7 +5,7 @@ from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
 from agentmem.context.draft import Block, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.context.folding import author_of
+from agentmem.context.folding import author_of, checked_summary
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.packing import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
@@ -26,6 +26,7 @@ __all__ = [
     "PromptDiff",
     "author_of",
     "check_conservation",
+    "checked_summary",
     "diff",
     "distinct",
     "group_turns",

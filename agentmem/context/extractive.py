@@ -168,10 +168,10 @@ def _write(chosen: Sequence[_Sentence], passages: Sequence[Passage]) -> str:
     lines = []
     in_order = sorted(chosen, key=lambda s: s.place)
     for index, of_one in groupby(in_order, key=lambda s: s.passage):
-        text, last = "", None
-        for sentence in of_one:
-            text += "" if last is None else " " if sentence.number == last + 1 else f" {OMITTED} "
+        said = list(of_one)
+        text = said[0].text
+        for before, sentence in pairwise(said):
+            text += " " if sentence.number == before.number + 1 else f" {OMITTED} "
             text += sentence.text
-            last = sentence.number
         lines.append(line_of(passages[index], text))
     return "\n".join(lines)

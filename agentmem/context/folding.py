@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 
 from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.context.summary_checks import read_summary
 from agentmem.context.summary_lines import (
+    is_quotation,
     passages_of_messages,
     passages_of_summary,
     with_quotations_checked,
@@ -98,7 +100,6 @@ class Folder:
         if key not in self._asked:
             self._asked[key] = self._ask(passages, limit)
         text, author = self._asked[key]
-        text = with_quotations_checked(text.strip(), passages)
         # A summarizer is a stranger: what it promises is counted, not believed.
         if not text or self._count(text) > limit:
             return None
@@ -118,12 +119,17 @@ class Folder:
         try:
             text = repair_text(summarizer.summarize(passages, max_tokens=limit, count=self._count))
         except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
-            reason = f"{author_of(summarizer)} raised {type(error).__name__}"
-            fallback = ExtractiveSummarizer()
-            text = fallback.summarize(passages, max_tokens=limit, count=self._count)
-            return text, f"{fallback.author}, since {reason}"
-        # Read afterwards: a summarizer that fell back on something else says so in its name.
-        return text, author_of(summarizer)
+            why = f"{author_of(summarizer)} raised {type(error).__name__}"
+        else:
+            # Read afterwards: a summarizer that fell back on something else says so in its name.
+            author = author_of(summarizer)
+            text, reason = checked_summary(text, passages)
+            if reason is None:
+                return text, _author_of_text(author, text)
+            why = f"{author} was rejected: {reason}"
+        fallback = ExtractiveSummarizer()
+        text = fallback.summarize(passages, max_tokens=limit, count=self._count)
+        return text, f"{fallback.author}, since {why}"
 
     def _within_tier(self, branch_id: BranchId, summaries: list[Summary]) -> tuple[Summary, ...]:
         """Fold all but the newest into one while they are too many; drop the oldest at last."""
@@ -143,6 +149,25 @@ class Folder:
 
     def _size(self, summaries: Sequence[Summary]) -> int:
         return sum(self._count(summary.text) for summary in summaries)
+
+
+def _author_of_text(author: str, text: str) -> str:
+    """Return *author*, told from that of the built-in one, whose texts are quotations alone."""
+    is_foreign = author.startswith(ExtractiveSummarizer.author) and not text.startswith("[")
+    return f"own {author}" if is_foreign else author
+
+
+def checked_summary(text: str, passages: Sequence[Passage]) -> tuple[str, str | None]:
+    """
+    Return what a summarizer wrote of *passages* as it may be stored, and why it may not, if so.
+
+    Quotations stay as they are; prose is read, and what quotes nothing is no quotation any more.
+    An empty text is one that says that nothing could be said.
+    """
+    if not text.strip() or is_quotation(text.strip(), passages):
+        return text.strip(), None
+    cleaned, reason = read_summary(text)
+    return with_quotations_checked(cleaned, passages), reason
 
 
 def author_of(summarizer: Summarizer) -> str:

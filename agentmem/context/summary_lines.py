@@ -109,34 +109,44 @@ def shown_lines(summary: Summary) -> list[str]:
     return [line_of(passage) for passage in passages_of_summary(summary)]
 
 
+def is_quotation(text: str, passages: Sequence[Passage]) -> bool:
+    """Whether each line of *text* quotes one of *passages*."""
+    said = _by_label(passages)
+    return all(_is_quoted(line, said) for line in text.split("\n"))
+
+
 def with_quotations_checked(text: str, passages: Sequence[Passage]) -> str:
     """
     Return what a summarizer wrote, with each line that reads as a quotation but is none undone.
 
     A line that names a place and a speaker is one only if every excerpt of it was said there.
     """
-    said: dict[str, list[str]] = {}
-    for passage in passages:
-        for label in {label_of(passage), label_of(replace(passage, day=None))}:
-            said.setdefault(label, []).append(_without_spaces(passage.text))
+    said = _by_label(passages)
     return "\n".join(
         line if _LINE.fullmatch(line) is None or _is_quoted(line, said) else _undone(line)
         for line in text.split("\n")
     )
 
 
+def _by_label(passages: Sequence[Passage]) -> dict[str, list[str]]:
+    said: dict[str, list[str]] = {}
+    for passage in passages:
+        for label in {label_of(passage), label_of(replace(passage, day=None))}:
+            said.setdefault(label, []).append(_solid(passage.text))
+    return said
+
+
 def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
     for label, texts in said.items():
         if not line.startswith(f"{label} "):
             continue
-        excerpts = [e for e in map(_unmarked, line[len(label) :].split(OMITTED)) if e]
-        # Sentences of a script without spaces are quoted with one between them.
-        if any(all(_without_spaces(e) in text for e in excerpts) for text in texts):
+        excerpts = [_solid(_unmarked(e)) for e in line[len(label) :].split(OMITTED)]
+        if any(all(excerpt in text for excerpt in excerpts) for text in texts):
             return True
     return False
 
 
-def _without_spaces(text: str) -> str:
+def _solid(text: str) -> str:
     return "".join(text.split())
 
 

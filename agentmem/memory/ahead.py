@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.context import Assembler, Policy, author_of
+from agentmem.context import Assembler, Policy, author_of, checked_summary
 from agentmem.errors import AgentMemError, ConflictError, SessionNotFoundError
 from agentmem.memory.background import IsCancelled
 from agentmem.memory.loader import load_view, sources_of
@@ -159,6 +159,9 @@ class _Strict:
         author = author_of(self._summarizer)
         if not text.strip():
             raise SummaryError(f"{author} said nothing")
+        text, reason = checked_summary(text, passages)
+        if reason is not None:
+            raise SummaryError(f"{author} wrote no summary: {reason}")
         if (size := count(text)) > max_tokens:
             raise SummaryError(f"{author} said {size} tokens where {max_tokens} were asked for")
         return text, author

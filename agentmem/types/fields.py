@@ -180,11 +180,19 @@ def _instance(kind: type) -> Check:
     return check
 
 
+def _has(given: Any, name: str) -> bool:
+    try:
+        return hasattr(given, name)
+    # A property of the caller's own may raise anything: it is there, and is read when it is used.
+    except Exception:  # noqa: BLE001 - see above
+        return True
+
+
 def _protocol(kind: type) -> Check:
     names = [name for name in vars(kind) if not name.startswith("_")]
 
     def check(given: Any) -> Any:
-        if isinstance(given, type) or not all(hasattr(given, name) for name in names):
+        if isinstance(given, type) or not all(_has(given, name) for name in names):
             raise _WrongError(f"an object with {' and '.join(names)}, as a {kind.__name__} is")
         return given
 

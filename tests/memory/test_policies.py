@@ -66,7 +66,8 @@ def talk(url, policy, turns=30):
 def test_a_summarizer_may_give_anything(url, answer, fold_ahead):
     summaries, _ = talk(url, Policy(summarizer=Says(answer), fold_ahead=fold_ahead))
 
-    is_good = isinstance(answer, str) and 0 < len(answer) < 100
+    # A control token alone says nothing.
+    is_good = isinstance(answer, str) and 0 < len(answer) < 100 and answer != "<|im_end|>"
     for summary in summaries:
         assert (summary.author == "someone") == is_good
         assert "\0" not in summary.text
