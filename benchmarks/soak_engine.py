@@ -1,20 +1,24 @@
 """
 Random requests against an engine with a third of the memory that they need: nothing may be lost.
 
-Threads hand in requests, some with a shared prefix, a seed, a stop string, a deadline or several
-answers; some are cancelled before, during or after their answer, some are just dropped. After each
-step the block accounts are checked. In the end every answer that came is compared with that of a
-fresh model with room for everything, which answers it alone.
+Sixteen threads mix all calls (generate, agenerate, stream, samples, submit, cancel, close, discard,
+forget), some with a shared prefix, a seed, a stop string, a deadline or several answers; some are
+cancelled before, during or after their answer, some are just dropped. Now and then a step fails: in
+a pass of the model, as a block is written or published, or as the queue is read. After each request
+the block accounts are checked. In the end every answer that came is compared with that of a fresh
+model with room for everything, which answers it alone.
 
-Good is ``leaked_blocks``, ``wrong`` and ``hung`` at 0. The model is a small random one in float32:
-what is tried is the engine.
+Good is ``leaked_blocks``, ``wrong``, ``hung`` and ``broken`` at 0. The model is a small random one
+in float32: what is tried is the engine.
 """
 
 import argparse
+import asyncio
 import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -27,7 +31,8 @@ from agentmem.inference import DEFAULT_MODEL, LocalModel, weights
 from agentmem.protocols import GenerationRequest
 from agentmem.types import FinishReason, Generation
 
-NUM_THREADS = 6
+NUM_THREADS = 16
+NUM_BLOCKS = 80
 BLOCK_SIZE = 8
 _HUNG_S = 300.0
 _VOCAB = 2048
@@ -79,27 +84,54 @@ class Soak:
                 self.fates[fate] += 1
 
     def _play(self, rng: random.Random, request: GenerationRequest) -> str:
-        kind = rng.random()
         try:
+            kind = rng.random()
             if kind < 0.1:
                 num = rng.randint(2, 3)
                 self._keep(request, num, self.model.samples(request, num))
                 return "forked"
-            pending = self.model.submit(request)
-            if kind < 0.35:
-                for _ in range(rng.randint(0, 6)):
-                    next(pending, None)
-                if rng.random() < 0.5:
-                    pending.cancel()
-                    pending.cancel()
-                return "cancelled"  # or dropped: the collector ends it
             if kind < 0.4:
+                return self._leave(rng, request)
+            if kind < 0.45:
                 self.model.discard_prefix(request.token_ids, cache_salt=request.cache_salt)
-            result = pending.result()
+            return self._wait(rng, request)
         except AdmissionError:
             return "refused"
         except DeadlineError:
             return "expired"
+        except InjectedError:
+            return "failed on purpose"
+
+    def _leave(self, rng: random.Random, request: GenerationRequest) -> str:
+        """Read a part of an answer and cancel it, or drop it: the collector ends it then."""
+        pending = self.model.submit(request)
+        for _ in range(rng.randint(0, 6)):
+            next(pending, None)
+        if rng.random() < 0.5:
+            pending.cancel()
+            pending.cancel()
+        return "cancelled"
+
+    def _wait(self, rng: random.Random, request: GenerationRequest) -> str:
+        """Wait for a whole answer, in one of the ways there are."""
+        kind = rng.randint(0, 4)
+        if kind == 0:
+            result = self.model.generate(request)
+        elif kind == 1:
+            result = asyncio.run(self.model.agenerate(request))
+        elif kind == 2:
+            result = self.model.submit(request).result()
+        elif kind == 3:
+            stream = self.model.stream(request)
+            result = next(one.result for one in stream if one.result is not None)
+        else:
+            stream = self.model.stream(request)
+            closer = threading.Timer(rng.random() / 50, stream.close)
+            closer.start()
+            for _ in stream:
+                pass
+            closer.join()
+            return "closed"
         if result.finish_reason is FinishReason.ABORT:
             return "expired"
         self._keep(request, 1, [result])
@@ -109,6 +141,35 @@ class Soak:
         with self._lock:
             if all(one.finish_reason is not FinishReason.ABORT for one in results):
                 self.answers.append((request, num, results))
+
+
+class InjectedError(RuntimeError):
+    """A step that fails on purpose."""
+
+
+def inject_faults(model: LocalModel, seed: int, share: float) -> Counter[str]:
+    """Let a *share* of the calls at four places of a step fail; return the counts, by place."""
+    rng, faults = random.Random(seed), Counter()
+    engine = model._running()  # noqa: SLF001 - the insides are what is to fail
+    places = (
+        (engine._model, "forward"),  # noqa: SLF001 - as above
+        (engine._tensors, "write"),  # noqa: SLF001 - as above
+        (engine._prefixes, "insert"),  # noqa: SLF001 - as above
+        (engine._scheduler, "prefills"),  # noqa: SLF001 - as above
+    )
+    for owner, name in places:
+        real = getattr(owner, name)
+
+        def failing(
+            *args: object, real: Callable[..., object] = real, name: str = name, **kw: object
+        ) -> object:
+            if rng.random() < share:
+                faults[name] += 1
+                raise InjectedError(name)
+            return real(*args, **kw)
+
+        setattr(owner, name, failing)
+    return faults
 
 
 def make_request(rng: random.Random) -> GenerationRequest:
@@ -186,14 +247,19 @@ def count_wrong(soak: Soak, fresh: LocalModel) -> int:
 def main() -> None:
     """Play, check, and print the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--faults", type=float, default=0.003, help="share of calls that fail")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     module = make_module()
-    # Six threads, some with three answers of up to 190 tokens, come to need about 100 blocks.
-    with make_model(module, num_blocks=32) as model, make_model(module, num_blocks=600) as fresh:
+    # Sixteen threads, some with three answers of up to 190 tokens, come to need about 250 blocks.
+    with (
+        make_model(module, num_blocks=NUM_BLOCKS) as model,
+        make_model(module, num_blocks=600) as fresh,
+    ):
         soak = Soak(model, options.requests, options.seed)
+        faults = inject_faults(model, options.seed, options.faults)
         started = time.perf_counter()
         hung = soak.run()
         wall_s = time.perf_counter() - started
@@ -213,6 +279,7 @@ def main() -> None:
                 "broken": len(soak.broken),
                 "finished": soak.fates["finished"] + soak.fates["forked"],
                 "compared": len(soak.answers),
+                "faults": dict(faults),
                 "fates": dict(soak.fates),
                 "counts": dict(model._running().counts),  # noqa: SLF001 - as above
                 "wall_s": round(wall_s, 2),
