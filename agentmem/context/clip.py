@@ -5,13 +5,13 @@ from collections.abc import Callable
 MAX_CHARS_PER_TOKEN = 64
 """More characters than this for each token of a room are taken not to fit without counting."""
 
-_HEAD_SHARE = 0.6
+HEAD_SHARE = 0.6
 """Of what is kept: a beginning says what a text is, an end often what came of it."""
 
 
 def cut_middle(text: str, kept: int, marker: str) -> str:
     """Keep *kept* characters of *text*, some of its head and some of its tail, around *marker*."""
-    head = int(kept * _HEAD_SHARE)
+    head = int(kept * HEAD_SHARE)
     tail = kept - head
     return f"{text[:head]}{marker}{text[len(text) - tail :]}"
 

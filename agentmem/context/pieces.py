@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from agentmem.context.clip import cut_middle
+from agentmem.context.clip_calls import clip_calls, share_out
 from agentmem.types import Form, Message, Role, Span, StoredMessage, TextPart, Tier, Turn
 
 
@@ -52,16 +53,33 @@ def show(stored: StoredMessage) -> Shown:
 
 
 def show_clipped(stored: StoredMessage, kept: int) -> Shown:
-    """Show *kept* characters of *stored* around a marker that names where the rest is."""
-    text = cut_middle(stored.message.text, kept, marker_of(stored))
-    return Shown(
-        stored=stored, message=_with_text(stored.message, text), form=Form.CLIPPED, kept=kept
-    )
+    """
+    Show *kept* characters of *stored* around a marker that names where the rest is.
+
+    Where it makes calls, its text and the arguments of each call share them, each with a marker.
+    """
+    message = stored.message
+    if not message.tool_calls:
+        text = cut_middle(message.text, kept, marker_of(stored))
+        clipped = _with_text(message, text)
+    else:
+        num_text, *most = share_out(_lengths(message), kept)
+        marker = marker_of(stored)
+        text = message.text
+        if len(text) > num_text + len(marker):
+            text = cut_middle(text, num_text, marker)
+        calls = clip_calls(message.tool_calls, most, CALL_MARKER.format(position=stored.position))
+        clipped = replace(_with_text(message, text), tool_calls=calls)
+    return Shown(stored=stored, message=clipped, form=Form.CLIPPED, kept=kept)
 
 
 def num_clippable(message: Message) -> int:
     """Return how many characters of *message* can be clipped."""
-    return len(message.text)
+    return sum(_lengths(message))
+
+
+def _lengths(message: Message) -> list[int]:
+    return [len(message.text), *(len(call.arguments) for call in message.tool_calls)]
 
 
 def show_stub(stored: StoredMessage, line: str) -> Shown:
@@ -143,6 +161,9 @@ def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
         return show_clipped(stored, span.kept or 0)
     return show_stub(stored, STUB_LINE.format(position=stored.position))
 
+
+CALL_MARKER = "[... clipped; message {position} has all of it ...]"
+"""What stands in the middle of a clipped argument: nothing that JSON would escape."""
 
 STUB_LINE = "[left out to save room; message {position} has it]"
 """What stands in place of a discarded message. One line for all, so that a stub of an earlier
