@@ -17,9 +17,22 @@ from agentmem.errors import TranscriptError
 from agentmem.inference.call_arguments import Arguments, spellings
 from agentmem.inference.compiled_template import compile_template
 from agentmem.inference.template_date import DEFAULT_DATE, date_variables, with_named_date
-from agentmem.inference.template_probes import find_traits, only_appends, write_opening
-from agentmem.inference.transcript import Entry, Escape, Traits, Transcript
-from agentmem.types import Message, Role
+from agentmem.inference.template_probes import (
+    find_thoughts,
+    find_traits,
+    only_appends,
+    prompt_tail,
+    write_opening,
+)
+from agentmem.inference.transcript import REASONING_FIELDS, Entry, Escape, Traits, Transcript
+from agentmem.types import (
+    Message,
+    ReasoningPart,
+    Role,
+    names_reasoning,
+    open_reasoning,
+    split_reasoning,
+)
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n\n' }}"
@@ -27,7 +40,6 @@ PLAIN_TEMPLATE = (
 )
 """For models that come without one."""
 
-_END_OF_THOUGHT = "</think>"
 _REFUSALS = (TemplateError, TypeError, ValueError, LookupError)
 
 
@@ -47,9 +59,16 @@ class ChatTemplate:
         source = source or PLAIN_TEMPLATE
         self.source: str = with_named_date(source)
         self._date_variables = date_variables(DEFAULT_DATE)
-        self._strips_thought = _END_OF_THOUGHT in self.source
+        self.reads_thoughts = _reads_thoughts(tokenizer, source)
+        """Whether thoughts in a text are told from the answer: the model's family has them."""
+
         self._compiled = compile_template(self.source)
-        self.traits = find_traits(self._write_probe)
+        traits = find_traits(self._write_probe)
+        if any(field in source for field in REASONING_FIELDS):
+            traits = find_thoughts(self._write_probe, traits)
+        self.traits = traits
+        self._open_thought = open_reasoning(prompt_tail(self._write_probe, traits))
+
         self.is_concatenative = only_appends(self._write_probe, self.traits)
         self.opening = write_opening(self._write_probe, self.traits)
 
@@ -82,7 +101,7 @@ class ChatTemplate:
         """
         for traits in (self.traits, _by_value(self.traits)):
             arguments = Arguments(escape, _texts(messages, contents))
-            entries = _entries(messages, contents, traits, escape, arguments)
+            entries = self._entries(messages, contents, traits, escape, arguments)
             written = self._render(entries, add_generation_prompt=add_generation_prompt)
             if (text := arguments.restore(written)) is not None:
                 return text
@@ -90,17 +109,30 @@ class ChatTemplate:
 
     def content(self, message: Message) -> str:
         """Give the text of *message* as it is to be shown; earlier thoughts are not."""
-        text = message.text
-        if self._strips_thought and message.role is Role.ASSISTANT and _END_OF_THOUGHT in text:
-            return text.rpartition(_END_OF_THOUGHT)[2].lstrip("\n")
-        return text
+        return self.split(message.text)[1] if message.role is Role.ASSISTANT else message.text
+
+    def thought(self, message: Message) -> str:
+        """Return what was thought before *message*, in parts of its own and in its text."""
+        if message.role is not Role.ASSISTANT:
+            return ""
+        parts = [part.text for part in message.parts if isinstance(part, ReasoningPart)]
+        return "\n\n".join(filter(None, [*parts, self.split(message.text)[0]]))
+
+    def split(self, text: str, *, is_generated: bool = False) -> tuple[str, str]:
+        """
+        Return thoughts and answer of a *text* of the model; no thoughts if it has none.
+
+        What was generated may begin inside a thought that the prompt has opened.
+        """
+        opened = self._open_thought if is_generated else ""
+        return split_reasoning(opened + text) if self.reads_thoughts else ("", text)
 
     def _write_probe(
         self, messages: Sequence[Message], traits: Traits, *, add_generation_prompt: bool
     ) -> str:
         contents = [self.content(message) for message in messages]
         arguments = Arguments(str, _texts(messages, contents))
-        entries = _entries(messages, contents, traits, str, arguments)
+        entries = self._entries(messages, contents, traits, str, arguments)
         # Each probe is written both ways: so the short one is used if it does the same.
         if self._compiled is not None and self._written_or_none(
             self._render, entries, add_generation_prompt
@@ -109,6 +141,20 @@ class ChatTemplate:
         text = self._render(entries, add_generation_prompt=add_generation_prompt)
         restored = arguments.restore(text)
         return text if restored is None else restored
+
+    def _entries(
+        self,
+        messages: Sequence[Message],
+        contents: Sequence[str],
+        traits: Traits,
+        escape: Escape,
+        arguments: Arguments,
+    ) -> list[Entry]:
+        transcript = Transcript(traits, escape, arguments)
+        for message, content in zip(messages, contents, strict=True):
+            thought = escape(self.thought(message)) if traits.thoughts else ""
+            transcript.add(message, content, thought)
+        return transcript.entries()
 
     @staticmethod
     def _written_or_none(write: Any, entries: Sequence[Entry], prompt: bool) -> str | None:  # noqa: FBT001
@@ -159,17 +205,15 @@ def _refusal(error: Exception) -> TranscriptError:
     return TranscriptError(f"the model's chat template refuses these messages: {error}")
 
 
-def _entries(
-    messages: Sequence[Message],
-    contents: Sequence[str],
-    traits: Traits,
-    escape: Escape,
-    arguments: Arguments,
-) -> list[Entry]:
-    transcript = Transcript(traits, escape, arguments)
-    for message, content in zip(messages, contents, strict=True):
-        transcript.add(message, content)
-    return transcript.entries()
+def _reads_thoughts(tokenizer: Any, source: str) -> bool:
+    """Whether template or control tokens of a model have the marks of a thought."""
+    tokens = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    takes_field = any(field in source for field in REASONING_FIELDS)
+    return (
+        takes_field
+        or names_reasoning(source)
+        or any(names_reasoning(token.content) for token in tokens)
+    )
 
 
 def _texts(messages: Sequence[Message], contents: Sequence[str]) -> Iterator[str]:
@@ -178,6 +222,9 @@ def _texts(messages: Sequence[Message], contents: Sequence[str]) -> Iterator[str
     for message in messages:
         yield message.name or ""
         yield message.tool_call_id or ""
+        # Thoughts may stand in the text, too.
+        yield message.text
+        yield from (part.text for part in message.parts if isinstance(part, ReasoningPart))
         for call in message.tool_calls:
             yield from (call.id, call.name, *spellings(call))
 

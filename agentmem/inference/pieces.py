@@ -10,7 +10,7 @@ sides. That is looked at for each seam.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, takewhile
 from typing import Protocol
@@ -56,11 +56,15 @@ class Pieces:
     Args:
         encoder: of the model; one that does not split exactly makes no pieces.
         write: the model's template.
+        kept: the ids of a message that are kept as generated.
     """
 
-    def __init__(self, encoder: Encoder, write: Write) -> None:
+    def __init__(
+        self, encoder: Encoder, write: Write, kept: Callable[[Message], tuple[int, ...]]
+    ) -> None:
         self._encoder = encoder
         self._write = write
+        self._kept = kept
         self._pattern: re.Pattern[str] = encoder.control_pattern
         self._reach = max((len(spelling) for spelling in encoder.control_spellings), default=1)
         self._first = Remembered(self._make_first, _MAX_REMEMBERED)
@@ -183,11 +187,11 @@ class Pieces:
         head, _, tail = parts
         assert isinstance(head, str) and isinstance(tail, str), "ids stand between two texts"  # noqa: PT018
         num_after = len(full) - end
-        if len(head) < begin or len(tail) < num_after or message.generated is None:
+        if len(head) < begin or len(tail) < num_after:
             return None
         ids = (
             *self._encoder.encode(head[begin:].split(MARK)),
-            *message.generated.token_ids,
+            *self._kept(message),
             *self._encoder.encode(tail[: len(tail) - num_after].split(MARK)),
         )
         return self._piece(text, ids)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from agentmem.errors import TranscriptError
 from agentmem.inference.pairing import shows_pairs
 from agentmem.inference.transcript import Calls, Traits
-from agentmem.types import Message, Role, TextPart, ToolCall
+from agentmem.types import Message, ReasoningPart, Role, TextPart, ToolCall
 
 
 class Write(Protocol):
@@ -25,6 +25,8 @@ class Write(Protocol):
         self, messages: Sequence[Message], traits: Traits, *, add_generation_prompt: bool
     ) -> str: ...
 
+
+_THOUGHT = "T0T"
 
 # Each letter is a message: s(ystem), u(ser), a(ssistant), c(all), t(ext and a call), p(arallel
 # calls), r(esult of the oldest open call), n(ewest open call's result), x (result of no call).
@@ -69,6 +71,28 @@ def find_traits(write: Write) -> Traits:
         if all(_shows(write, probe, better) for probe in shown):
             return better
     return traits
+
+
+def find_thoughts(write: Write, traits: Traits) -> Traits:
+    """Find out whether the template shows thoughts in a field of their own, and beside what."""
+    shown = [probe for probe in map(_probe, _SHAPES) if _shows(write, probe, traits)]
+    for beside_all in (True, False):
+        better = replace(traits, thoughts=True, thoughts_beside_all=beside_all)
+        thinking = [tuple(map(_think, probe)) for probe in shown]
+        if all(_shows(write, probe, better) for probe in thinking) and any(
+            _THOUGHT in write(probe, better, add_generation_prompt=True) for probe in thinking
+        ):
+            return better
+    return traits
+
+
+def prompt_tail(write: Write, traits: Traits) -> str:
+    """Return what a prompt for an answer ends with, behind the question."""
+    try:
+        (user,) = _probe("u")
+        return write([user], traits, add_generation_prompt=True).rpartition(user.text)[2]
+    except TranscriptError:
+        return ""
 
 
 def only_appends(write: Write, traits: Traits) -> bool:
@@ -138,6 +162,12 @@ def _call(call_id: str) -> ToolCall:
     word = call_id.replace("_", "")
     arguments = {f"{word}K": f"{word}V"}
     return ToolCall(id=call_id, name=f"f{word}", arguments=json.dumps(arguments))
+
+
+def _think(message: Message) -> Message:
+    if message.role is not Role.ASSISTANT:
+        return message
+    return replace(message, parts=(ReasoningPart(text=_THOUGHT), *message.parts))
 
 
 def _say(role: Role, text: str, **more: Any) -> Message:

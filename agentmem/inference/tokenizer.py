@@ -4,8 +4,10 @@ import copy
 import hashlib
 import re
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import chain
 from typing import Any
@@ -19,7 +21,7 @@ from agentmem.inference.pieces import EDGE, MARK, Pieces, neighbours
 from agentmem.inference.remembered import Remembered
 from agentmem.inference.splice import splice
 from agentmem.protocols import RenderedChat
-from agentmem.types import GeneratedIds, Message, Role, TextPart
+from agentmem.types import GeneratedIds, Message, Part, ReasoningPart, Role, TextPart
 
 _VERSION = "3"
 """Part of the fingerprint: to be raised when the same messages come to give other ids."""
@@ -52,13 +54,13 @@ class ChatTokenizer:
 
     def _start(self) -> None:
         """Begin to remember what is worked out; nothing is worked out yet."""
-        self._pieces = Pieces(self._encoder, self._write_marked)
+        self._pieces = Pieces(self._encoder, self._write_marked, self._kept)
         self._shown = Remembered(self._show, _MAX_REMEMBERED)
         self._counted = Remembered(self._count, _MAX_REMEMBERED)
         self._rendered = Remembered(self._render, _MAX_RENDERS)
         self._rewritten = Remembered(self._count_rewritten, _MAX_REMEMBERED)
         self._num_rewritten = 0
-        self._spells = Remembered(self._spells_text, _MAX_REMEMBERED)
+        self._spells = Remembered(self._spelling, _MAX_REMEMBERED)
 
     def at_date(self, day: date) -> "ChatTokenizer":
         """
@@ -164,16 +166,24 @@ class ChatTokenizer:
     ) -> list[str | int]:
         """Split *full* around the answers whose ids are kept as they were generated."""
         mark, edge = marks
-        kept = [i for i, message in enumerate(messages) if self._keeps_ids(message)]
+        kept = [i for i, message in enumerate(messages) if self._kept(message)]
         parts: list[str | int] = [full]
         if kept:
             shown = list(contents)
             for i in kept:
                 shown[i] = f"{edge}{i}{edge}"
             parts = splice(full, self._write(messages, shown, mark, prompt), contents, edge)
-        for index in set(range(len(messages))) - set(parts):
-            self._note_rewritten(messages[index].generated)
+        for index, message in enumerate(messages):
+            generated = message.generated
+            if generated is not None and (
+                index not in parts or self._kept(message) != generated.token_ids
+            ):
+                self._note_rewritten(generated)
         return parts
+
+    def split_answer(self, text: str, *, is_generated: bool = False) -> tuple[str, str]:
+        """Return the thoughts in what the model said, and its answer; see `ThinkingCounter`."""
+        return self._template.split(text, is_generated=is_generated)
 
     def forget(self) -> None:
         """
@@ -200,6 +210,9 @@ class ChatTokenizer:
         return self._counted(message)
 
     def _count(self, message: Message) -> int:
+        if self._template.traits.thoughts and self._template.thought(message):
+            # Of most messages in a window the thoughts are shown no more.
+            message = self._without_thought(message)
         if self._shown(message) is not None and (piece := self._pieces.find(message)) is not None:
             return len(piece.token_ids)
         for before, after in _places(message):
@@ -211,6 +224,12 @@ class ChatTokenizer:
             return max(len(with_it.token_ids) - len(without.token_ids), 0)
         mark, _ = _unused_characters([message])
         return len(self._encoder.encode(self._escape(message.text, mark).split(mark)))
+
+    def _without_thought(self, message: Message) -> Message:
+        content = self._template.content(message)
+        is_empty = not content.strip() and not message.tool_calls
+        kept: Part = ReasoningPart(text="t") if is_empty else TextPart(text=content)
+        return replace(message, parts=(kept,))
 
     def turn_end_ids(self) -> frozenset[int]:
         """Find the control token with which the template ends an answer, if it has one."""
@@ -244,8 +263,8 @@ class ChatTokenizer:
                 runs = part.split(mark)
                 # The empty run says that something came before.
                 ids += self._encoder.encode(["", *runs] if ids else runs)
-            elif (generated := messages[part].generated) is not None:
-                ids += generated.token_ids
+            else:
+                ids += self._kept(messages[part])
         return ids
 
     def _escape(self, text: str, mark: str) -> str:
@@ -267,22 +286,39 @@ class ChatTokenizer:
             return None
         return self._escape(self._template.content(message), MARK)
 
-    def _keeps_ids(self, message: Message) -> bool:
+    def _kept(self, message: Message) -> tuple[int, ...]:
+        """Return the ids of *message* that are shown as they were generated; mostly all or none."""
         generated = message.generated
-        return (
-            generated is not None
-            and generated.fingerprint == self.fingerprint
-            and not message.tool_calls
-            and bool(generated.token_ids)
-            and self._spells(generated.token_ids, self._template.content(message))
-        )
+        if (
+            generated is None
+            or generated.fingerprint != self.fingerprint
+            or message.tool_calls
+            or not generated.token_ids
+        ):
+            return ()
+        return self._spells(generated.token_ids, self._template.content(message))
 
-    def _note_rewritten(self, generated: GeneratedIds | None) -> None:
-        if generated is not None and generated.fingerprint == self.fingerprint:
+    def _note_rewritten(self, generated: GeneratedIds) -> None:
+        if generated.fingerprint == self.fingerprint:
             self._rewritten(generated)
 
     def _count_rewritten(self, _: GeneratedIds) -> None:
         self._num_rewritten += 1
+
+    def _spelling(self, token_ids: tuple[int, ...], text: str) -> tuple[int, ...]:
+        """
+        Return all of *token_ids* if they spell *text*.
+
+        Those of a thought before an answer are left out where it is not part of the text.
+        """
+        if self._spells_text(token_ids, text):
+            return token_ids
+        if not text or not self._template.reads_thoughts:
+            return ()
+        starts = range(len(token_ids))
+        start = bisect_left(starts, -len(text), key=lambda at: -len(self.decode(token_ids[at:])))
+        answer = token_ids[start:]
+        return answer if answer and self._spells_text(answer, text) else ()
 
     def _spells_text(self, token_ids: tuple[int, ...], text: str) -> bool:
         if not self.control_ids.isdisjoint(token_ids):
@@ -349,6 +385,7 @@ def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:
 def _texts(message: Message) -> Iterator[str]:
     """Give every text of *message* that a template may show."""
     yield from (message.text, message.name or "", message.tool_call_id or "")
+    yield from (part.text for part in message.parts if isinstance(part, ReasoningPart))
     for call in message.tool_calls:
         yield f"{call.id}{call.name}"
         yield from spellings(call)

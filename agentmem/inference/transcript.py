@@ -22,6 +22,9 @@ Entry = dict[str, Any]
 _FILLER = "..."
 """Said by the other side where a template insists that the two take turns."""
 
+REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
+"""What templates call a thought; each reads one of them."""
+
 RESULT_OF = "(result of"
 """What a result begins with that is not in its place."""
 
@@ -69,6 +72,9 @@ class Traits:
         text_with_calls: text beside calls in one message. Else it is a message of its own before
             them, if it may be, or all of it is text.
         loose_results: the tool role for a result whose call is written as text or not shown.
+        thoughts: what the model thought, in a field of its own, which is shown where the template
+            wants it; mostly to the tool loop that it belongs to.
+        thoughts_beside_all: also in a message with both calls and text.
     """
 
     repeats: bool = False
@@ -80,6 +86,8 @@ class Traits:
     parallel: bool = False
     text_with_calls: bool = False
     loose_results: bool = False
+    thoughts: bool = False
+    thoughts_beside_all: bool = False
 
 
 class Transcript:
@@ -103,8 +111,8 @@ class Transcript:
         self._round = _Round(())
         self._results: list[tuple[Message, str]] = []
 
-    def add(self, message: Message, content: str) -> None:
-        """Add *message*, whose text is shown as *content*."""
+    def add(self, message: Message, content: str, thought: str = "") -> None:
+        """Add *message*, whose text is shown as *content*, and which *thought* came before."""
         if message.role is Role.TOOL:
             self._results.append((message, content))
             return
@@ -114,6 +122,14 @@ class Transcript:
             self._add_calls(message.tool_calls, content)
         else:
             self._entries.append(_entry(str(message.role), content))
+        last = self._entries[-1]
+        beside_all = "tool_calls" in last and bool(last["content"].strip())
+        if (
+            thought
+            and self._traits.thoughts
+            and (self._traits.thoughts_beside_all or not beside_all)
+        ):
+            last |= dict.fromkeys(REASONING_FIELDS, thought)
 
     def entries(self) -> list[Entry]:
         """Give what was added, arranged as the template takes it."""

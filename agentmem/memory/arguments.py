@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
 from agentmem.errors import ConfigError, InvalidInputError
-from agentmem.protocols import LanguageModel, Retriever
-from agentmem.types import Part, PinScope, Role, TextPart, ToolCall
+from agentmem.protocols import LanguageModel, Retriever, TokenCounter, split_answer
+from agentmem.types import Part, PinScope, ReasoningPart, Role, TextPart, ToolCall
 
 _DEFAULT = Budget()
 
@@ -114,6 +114,39 @@ def parts_of(content: str | Sequence[Part] | None) -> tuple[Part, ...]:
             raise InvalidInputError(f"content is {kinds}, got {part!r:.80} among them")
         parts.append(part)
     return tuple(parts)
+
+
+def thought_and_answer(thought: str, answer: str) -> tuple[Part, ...]:
+    """Return what a model said as parts; none for what is blank."""
+    parts: list[Part] = []
+    if thought.strip():
+        parts.append(ReasoningPart(text=thought))
+    if answer.strip():
+        parts.append(TextPart(text=answer))
+    return tuple(parts)
+
+
+def parts_said(
+    role: Role | str, content: str | Sequence[Part] | None, counter: TokenCounter | None
+) -> tuple[Part, ...]:
+    """
+    Read what a message says, with the thoughts in the texts of an assistant as parts of their own.
+
+    Raises:
+        InvalidInputError: as `parts_of` does.
+    """
+    parts = parts_of(content)
+    if role != Role.ASSISTANT:
+        return parts
+    apart: list[Part] = []
+    for part in parts:
+        if isinstance(part, TextPart):
+            thought, answer = split_answer(counter, part.text)
+            apart += (part,) if answer == part.text else thought_and_answer(thought, answer)
+        else:
+            apart.append(part)
+    # Marks with nothing between them and nothing behind: it is not for us to make a text empty.
+    return tuple(apart) or parts
 
 
 def calls_of(tool_calls: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:

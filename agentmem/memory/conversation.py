@@ -13,7 +13,7 @@ from agentmem.memory.recalling import wanted_recall
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
-from agentmem.protocols import GenerationRequest, Hit
+from agentmem.protocols import GenerationRequest, Hit, split_answer
 from agentmem.types import BranchId, Message, Origin, Prompt, Reply, Role, StoredMessage
 
 _DEFAULT_SAMPLING = Sampling()
@@ -86,7 +86,7 @@ class Conversation(Writing):
         prompt = self._assemble_and_look_ahead(budget, wanted)
         chunks = model.stream(self._request(prompt, sampling, priority, timeout_s))
         save = partial(self._save_answer, asked=asked, client_key=client_key)
-        return ReplyStream(prompt, chunks, save, self._pin_what_is_to_stay)
+        return ReplyStream(prompt, chunks, save, self._pin_what_is_to_stay, split=self._split)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
@@ -194,6 +194,9 @@ class Conversation(Writing):
             timeout_s=timeout_s,
             keep=-self._depth,
         )
+
+    def _split(self, text: str) -> tuple[str, str]:
+        return split_answer(self._runtime.counter, text, is_generated=True)
 
     def _say(
         self, text: str | None, client_key: str | None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Self
 
 from agentmem.errors import ConfigError
+from agentmem.memory.arguments import thought_and_answer
 from agentmem.protocols import ChunkStream
 from agentmem.types import (
     FinishReason,
@@ -15,17 +16,24 @@ from agentmem.types import (
     Reply,
     Role,
     StoredMessage,
-    TextPart,
     repair_text,
 )
 
+Split = Callable[[str], tuple[str, str]]
 Save = Callable[[Message, Origin], StoredMessage]
 Saved = Callable[[StoredMessage], None]
+
+
+def _undivided(text: str) -> tuple[str, str]:
+    return "", text
 
 
 class ReplyStream:
     """
     The text of a reply as it is generated: an iterator over pieces of text.
+
+    All that the model says comes, thoughts with their marks too, as it comes. In `reply` and in
+    the store they are apart: its text is the answer, and its message has a `ReasoningPart`.
 
     After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
     ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; what
@@ -39,10 +47,20 @@ class ReplyStream:
         chunks: the answer as it comes.
         save: stores it.
         saved: told of it then. It may raise; the answer is stored, and not once more.
+        split: tells the thoughts in it from the answer proper.
     """
 
-    def __init__(self, prompt: Prompt, chunks: ChunkStream, save: Save, saved: Saved) -> None:
+    def __init__(
+        self,
+        prompt: Prompt,
+        chunks: ChunkStream,
+        save: Save,
+        saved: Saved,
+        *,
+        split: Split = _undivided,
+    ) -> None:
         self.prompt = prompt
+        self._split = split
         self._reply: Reply | None = None
         self._given: Message | None = None
         self._save = save
@@ -100,7 +118,9 @@ class ReplyStream:
         # Another call may have stored its answer to the same first, and then that is the answer.
         is_other = message is not None and message.message != self._given
         self._reply = Reply(
-            text=message.message.text if message is not None and is_other else result.text,
+            text=message.message.text
+            if message is not None and is_other
+            else self._split(result.text)[1],
             finish_reason=result.finish_reason,
             usage=result.usage,
             prompt=self.prompt,
@@ -117,12 +137,14 @@ class ReplyStream:
         self, text: str, ids: GeneratedIds | None = None, *, origin: Origin = Origin.SAID
     ) -> StoredMessage | None:
         """Keep an answer; a model may say nothing, or what no database can hold."""
-        if not text.strip():
-            return None
         legal = repair_text(text)
+        thought, answer = self._split(legal)
+        parts = thought_and_answer(thought, answer)
+        if not parts:
+            return None
         self._given = Message(
             role=Role.ASSISTANT,
-            parts=(TextPart(text=legal),),
+            parts=parts,
             # Ids that spell another text than the stored one would show the model words
             # that nobody can read back.
             generated=ids if legal == text else None,

@@ -15,7 +15,7 @@ from agentmem.memory.ahead import fold_key, look_ahead
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import (
     calls_of,
-    parts_of,
+    parts_said,
     pin_scope_of,
     role_of,
 )
@@ -127,26 +127,26 @@ class Writing(Erasing):
         """
         Store one message at the end of this branch.
 
-        The transcript stays legal: calls that are still open when the talk goes on get a
-        synthetic result, and a result that no call asked for gets a synthetic call. A result that
-        comes after its call was closed is kept: prompts show it in the place of the synthetic one
-        if none has shown that yet, else as a later message that names the call. With a
-        *client_key* a retry is safe: the same key again gives the first result. *extra* is any JSON
-        value that comes back with the message as it is, and that no model reads. *created_at* is
-        when it was said, if that was not now but elsewhere and earlier: it is shown and searched
-        by; the order stays that of appending.
+        The transcript stays legal: calls that are still open when the talk goes on get a synthetic
+        result, and a result that no call asked for a synthetic call. A result that comes after its
+        call was closed is kept: prompts show it in the place of the synthetic one if none has
+        shown that yet, else as a later message that names the call. With a *client_key* a retry is
+        safe: the same key again gives the first result. *extra* is any JSON value that comes back
+        with the message as it is, and that no model reads. *created_at* is when it was said, if
+        that was not now but elsewhere and earlier: it is shown and searched by; the order stays
+        that of appending. Thoughts in an assistant's text, marked as the model marks them, become
+        a `ReasoningPart`.
 
         Raises:
             InvalidInputError: an empty user message, a field that does not go with the role, text
-                that cannot be stored, the system role, which is for pins, or a *created_at* without
-                a time zone.
+                that cannot be stored, the system role (pins), a *created_at* without a time zone.
             TranscriptError: a second result for one call.
             ConflictError: the branch has ended, or *client_key* was used for something else.
             ConfigError: the policy's ``auto_pin`` failed; the message is stored.
         """
         message = Message(
             role=role_of(role),
-            parts=parts_of(content),
+            parts=parts_said(role, content, self._runtime.counter),
             tool_calls=calls_of(tool_calls),
             tool_call_id=tool_call_id,
             name=name,

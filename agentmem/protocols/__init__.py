@@ -7,8 +7,10 @@ from agentmem.protocols.models import (
     GenerationRequest,
     LanguageModel,
     RenderedChat,
+    ThinkingCounter,
     TokenCounter,
     counter_at,
+    split_answer,
 )
 from agentmem.protocols.policies import (
     AutoPin,
@@ -57,7 +59,9 @@ __all__ = [
     "RenderedChat",
     "Retriever",
     "Summarizer",
+    "ThinkingCounter",
     "TokenCounter",
     "VectorTable",
     "counter_at",
+    "split_answer",
 ]

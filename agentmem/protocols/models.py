@@ -74,6 +74,29 @@ def counter_at(counter: TokenCounter, day: date) -> TokenCounter:
     return counter.at_date(day) if isinstance(counter, DatedCounter) else counter
 
 
+@runtime_checkable
+class ThinkingCounter(TokenCounter, Protocol):
+    """A counter that knows how thoughts of its model are marked; others need no such method."""
+
+    def split_answer(self, text: str, *, is_generated: bool = False) -> tuple[str, str]:
+        """
+        Return the thoughts in *text*, which the model said, and its answer without them.
+
+        An answer that was generated, and not handed over, may begin inside a thought that the
+        prompt has opened.
+        """
+        ...
+
+
+def split_answer(
+    counter: TokenCounter | None, text: str, *, is_generated: bool = False
+) -> tuple[str, str]:
+    """Return thoughts and answer in *text*; all is the answer where *counter* knows no thoughts."""
+    if isinstance(counter, ThinkingCounter):
+        return counter.split_answer(text, is_generated=is_generated)
+    return "", text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """

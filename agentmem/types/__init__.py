@@ -46,7 +46,7 @@ from agentmem.types.prompt import (
     common_prefix,
     freeze,
 )
-from agentmem.types.reasoning import split_reasoning
+from agentmem.types.reasoning import names_reasoning, open_reasoning, split_reasoning
 from agentmem.types.recalled import RecalledHit
 from agentmem.types.sessions import (
     MAX_NAME_CHARS,
@@ -106,6 +106,8 @@ __all__ = [
     "check_text",
     "common_prefix",
     "freeze",
+    "names_reasoning",
+    "open_reasoning",
     "repair_escapes",
     "repair_text",
     "split_reasoning",

@@ -76,6 +76,8 @@ class Reply(Checked):
     """An answer of the model, the prompt that led to it and what it cost."""
 
     text: str
+    """The answer without thoughts that are marked as the model's template knows them."""
+
     finish_reason: FinishReason
     usage: Usage
     prompt: Prompt

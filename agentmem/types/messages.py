@@ -104,9 +104,10 @@ class ImagePart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPart:
     """
-    What the model thought before it answered: kept in the store, not shown again.
+    What the model thought before it answered: kept in the store, and never memory.
 
-    *extra* is the provider's, as in `Message`.
+    It is shown again only where the model's chat template asks for it, as to the tool loop that
+    it belongs to. *extra* is the provider's, as in `Message`.
     """
 
     text: str

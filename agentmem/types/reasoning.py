@@ -54,6 +54,7 @@ _CHANNEL = re.compile(
     r"(?P<text>.*?)(?:<\|end\|>|<\|return\|>|(?=<\|call\|>|<\|start\|>|<\|channel\|>)|\Z)",
     re.DOTALL,
 )
+_ANALYSIS = "<|channel|>analysis<|message|>"
 # The same once a decoder has left out the control tokens.
 _BARE_CHANNELS = re.compile(
     r"\A\s*analysis(?:(?P<thought>.*?)assistantfinal(?P<answer>.*)|(?P<cut>[A-Z].*))\Z", re.DOTALL
@@ -84,6 +85,19 @@ def split_reasoning(text: str) -> tuple[str, str]:
         thoughts.append(found[0].strip())
         text = found[1]
     return "\n\n".join(thought for thought in thoughts if thought), text
+
+
+def names_reasoning(text: str) -> bool:
+    """Whether *text*, such as a chat template, has a mark of a thought of any known family."""
+    return bool(_MARK.search(text) or "<|channel|>" in text or "Here is my thought process" in text)
+
+
+def open_reasoning(prompt: str) -> str:
+    """Return the mark of the thought that is open at the end of *prompt*; empty if none is."""
+    if prompt.rstrip().endswith(_ANALYSIS):
+        return _ANALYSIS
+    marks = list(_MARK.finditer(prompt))
+    return marks[-1][0] if marks and (marks[-1].lastgroup or "").startswith("open") else ""
 
 
 def _split_once(text: str) -> tuple[str, str] | None:
