@@ -143,7 +143,9 @@ class Output:
 
     def _finish(self, reason: FinishReason) -> None:
         rest = self._text.finish()
-        ids = self._text.spelling_ids()
+        text = self._text.text
+        spelling = self._text.spelling_ids()
+        ids = spelling or self._text.covering_ids()
         if not self._counter.control_ids.isdisjoint(ids):
             # In the next prompt it is text, and text has no control tokens.
             ids = ()
@@ -155,11 +157,12 @@ class Output:
             total_s=time.perf_counter() - self._started,
         )
         result = Generation(
-            text=self._text.text,
+            text=text,
             token_ids=ids,
             finish_reason=reason,
             usage=usage,
             logprobs=tuple(self._sampler.logprobs),
+            is_exact=ids == spelling and bool(ids or not text),
         )
         self._chunks.append(Chunk(text=rest, result=result))
         self.is_done = True

@@ -1,5 +1,6 @@
 """From token ids to text as they come: whole characters, and nothing past a stop string."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 Decode = Callable[[Sequence[int]], str]
@@ -67,6 +68,17 @@ class TextStream:
             ids = self._token_ids[:end]
             if self._decode(ids) == text:
                 return tuple(ids)
+        return ()
+
+    def covering_ids(self) -> tuple[int, ...]:
+        """Return the fewest of the token ids whose spelling begins with the text."""
+        text = self.text
+        ids = self._token_ids
+        shortest = bisect_left(range(len(ids)), len(text), key=lambda n: len(self._decode(ids[:n])))
+        # The last character may take more tokens than its first one.
+        for end in range(shortest, min(shortest + _MAX_CUT, len(self._token_ids)) + 1):
+            if self._decode(self._token_ids[:end]).startswith(text):
+                return tuple(self._token_ids[:end])
         return ()
 
     def _give(self, new: str) -> str:

@@ -114,7 +114,7 @@ class ReplyStream:
     def _finish(self, result: Generation) -> None:
         origin = Origin.CUT if result.finish_reason is FinishReason.ABORT else Origin.SAID
         ids = GeneratedIds(fingerprint=self.prompt.fingerprint, token_ids=result.token_ids)
-        message = self._store(result.text, ids, origin=origin)
+        message = self._store(result.text, ids if result.is_exact else None, origin=origin)
         # Another call may have stored its answer to the same first, and then that is the answer.
         is_other = message is not None and message.message != self._given
         self._reply = Reply(

@@ -58,14 +58,29 @@ class TokenLogprob(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation(Checked):
-    """The result of one generation. *token_ids* spell *text*, stop tokens not included."""
+    """
+    The result of one generation.
+
+    *token_ids* are the first of the generated tokens, as far as they spell *text*; what stopped it
+    is not among them. Where a stop string ended inside a token, that token is the last of them, and
+    their spelling goes on behind *text*: *is_exact* is then false. So it is where there are none,
+    since the model wrote a control token, which no text has.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = ()
-    """One for each generated token, the one that stopped it too, if asked for."""
+    """
+    One for each generated token, if asked for.
+
+    The first ``len(token_ids)`` are those of *token_ids*; then come those of what stopped the text
+    and was left out of it.
+    """
+
+    is_exact: bool = True
+    """Whether *token_ids* spell *text* and nothing more."""
 
     error: str | None = None
     """What went wrong, where many results are given at once and one of them is none."""
