@@ -85,7 +85,7 @@ class Conversation(Writing):
             return self._give_again(given, budget)
         prompt = self._assemble_and_look_ahead(budget, wanted)
         chunks = model.stream(self._request(prompt, sampling, priority, timeout_s))
-        save = partial(self._save_answer, asked=asked, client_key=client_key)
+        save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
         return ReplyStream(prompt, chunks, save, self._pin_what_is_to_stay, split=self._split)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
@@ -227,20 +227,22 @@ class Conversation(Writing):
 
     def _save_answer(
         self,
+        branch_id: BranchId,
         message: Message,
         origin: Origin,
         *,
         asked: StoredMessage | None,
         client_key: str | None,
     ) -> StoredMessage:
+        """Store an answer on the branch that was asked, whatever line the session is on by now."""
         if message.generated is not None:
             self._keep_served(self._served[-1] + message.generated.token_ids)
         if client_key is None or origin is Origin.PARTIAL:
-            return self._add(message, origin)
+            return self._add(branch_id, message, origin)
         # Of two that answer the same at once the first is stored; both give it.
         key = f"answer to {hashlib.sha256(client_key.encode()).hexdigest()}"
         try:
-            return self._add(message, origin, client_key=key)
+            return self._add(branch_id, message, origin, client_key=key)
         except ConflictError:
             first = self._answer_to(asked, client_key)
             if first is None:

@@ -101,10 +101,11 @@ def _look(
     view: View, runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None
 ) -> _Found:
     scope = runtime.scope
-    branch = view.sessions.branch(scope, branch_id)
+    line = view.sessions.lineage(scope, branch_id)
+    branch = line[0]
     head = branch.head if head is None else head
-    previous = _last_assembly(view, runtime, branch, head, budget)
-    floor = _floor(view, scope, branch)
+    previous = _last_assembly(view, runtime, line, head, budget)
+    floor = _floor(line)
     start = 1 if previous is None else _window_start(previous)
     messages: tuple[StoredMessage, ...] = ()
     if previous is not None:
@@ -135,21 +136,22 @@ def _before(previous: AssemblyInfo) -> Before:
 
 
 def _last_assembly(
-    view: View, runtime: Runtime, branch: BranchInfo, head: int, budget: Budget
+    view: View, runtime: Runtime, line: Sequence[BranchInfo], head: int, budget: Budget
 ) -> AssemblyInfo | None:
-    found = view.ledger.last(
-        runtime.scope,
-        branch.id,
-        context=budget.context,
-        reply=budget.reply,
-        fingerprint=runtime.need_counter().fingerprint,
-        up_to=head,
-    )
-    if found is None and branch.parent is not None and branch.inherit is Inherit.ALL:
-        parent = view.sessions.branch(runtime.scope, branch.parent)
+    for branch in line:
+        found = view.ledger.last(
+            runtime.scope,
+            branch.id,
+            context=budget.context,
+            reply=budget.reply,
+            fingerprint=runtime.need_counter().fingerprint,
+            up_to=head,
+        )
+        if found is not None or branch.inherit is not Inherit.ALL:
+            return found
         # As the parent was at the fork, whatever it has become since.
-        return _last_assembly(view, runtime, parent, branch.forked_at, budget)
-    return found
+        head = min(head, branch.forked_at)
+    return None
 
 
 def _why_fresh(view: View, runtime: Runtime, branch: BranchInfo) -> Break:
@@ -165,14 +167,14 @@ def _window_start(assembly: AssemblyInfo) -> int:
     return next(shown, assembly.head + 1)
 
 
-def _floor(view: View, scope: Scope, branch: BranchInfo) -> int:
-    """Find the last position that this branch does not see, though an ancestor has it."""
-    if branch.parent is None:
-        return 0
-    if branch.inherit is not Inherit.ALL:
-        return branch.forked_at
-    parent = view.sessions.branch(scope, branch.parent)
-    return min(branch.forked_at, _floor(view, scope, parent))
+def _floor(line: Sequence[BranchInfo]) -> int:
+    """Find the last position that a branch does not see, though an ancestor has it."""
+    floor = line[0].head
+    for branch in line:
+        floor = min(floor, branch.forked_at)
+        if branch.inherit is not Inherit.ALL:
+            break
+    return floor
 
 
 def _summaries(

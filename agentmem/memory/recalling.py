@@ -127,7 +127,9 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
 ) -> tuple[Hit, ...]:
     """Search as of the moment when *head* was the newest message, or now for None."""
     recall = runtime.need_recall()
-    branch, visible = at_once(runtime.store, lambda view: _visible(view, runtime, branch_id))
+    branch, visible = at_once(
+        runtime.store, lambda view: _visible(view, runtime, branch_id, everywhere=everywhere)
+    )
     if head is not None:
         # Others may have said more since the view was taken, which is not to be recalled yet.
         first, last = visible[branch.id]
@@ -160,22 +162,34 @@ def _distinct(recall: Recall, query: Query) -> tuple[Hit, ...]:
 
 
 def _visible(
-    view: View, runtime: Runtime, branch_id: BranchId
+    view: View, runtime: Runtime, branch_id: BranchId, *, everywhere: bool
 ) -> tuple[BranchInfo, dict[BranchId, tuple[int, int]]]:
     """
     Give a branch, and the positions that it may recall, by the branch that holds them.
 
     Its own, and its ancestors' up to the forks; not through a fork that inherits only pins, whose
-    point is that the rest is not seen. Branches beside it are never among them.
+    point is that the rest is not seen. Branches beside it are never among them. *everywhere*, so
+    are the lines that the user's other sessions are on, where these are not their first ones.
     """
-    branch = asking = view.sessions.branch(runtime.scope, branch_id)
-    visible = {branch.id: (branch.forked_at + 1, branch.head)}
-    limit = branch.head
-    while branch.parent is not None and branch.inherit is not Inherit.PINS:
-        limit = min(limit, branch.forked_at)
-        branch = view.sessions.branch(runtime.scope, branch.parent)
+    line = view.sessions.lineage(runtime.scope, branch_id)
+    visible = _of_line(line)
+    if everywhere:
+        others = view.sessions.later_lines(runtime.scope)
+        for other in (one for one in others if one[0].session_id != line[0].session_id):
+            visible.update(_of_line(other))
+    return line[0], visible
+
+
+def _of_line(line: Sequence[BranchInfo]) -> dict[BranchId, tuple[int, int]]:
+    """Give the positions that the first of *line* sees, by the branch that holds them."""
+    visible: dict[BranchId, tuple[int, int]] = {}
+    limit = line[0].head
+    for branch in line:
         visible[branch.id] = (branch.forked_at + 1, min(limit, branch.head))
-    return asking, visible
+        limit = min(limit, branch.forked_at)
+        if branch.inherit is Inherit.PINS:
+            break
+    return visible
 
 
 def _asked(view: BranchView) -> str:

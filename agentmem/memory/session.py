@@ -8,6 +8,7 @@ from agentmem.errors import InvalidInputError, SessionNotFoundError
 from agentmem.memory.aio import finished, in_thread
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
+from agentmem.memory.lines import LineKeeping
 from agentmem.memory.runtime import Runtime
 from agentmem.types import (
     BranchId,
@@ -45,10 +46,11 @@ class _Forkable(Conversation):
         self._require_open()
         branch = self.branch
         # An open call is in the last turn, and so are all results that are still to come.
+        lowest = 1 if branch.is_line else branch.forked_at + 1
         first = branch.head
         tail = self.messages(first, branch.head)
-        while first > branch.forked_at + 1 and tail[0].message.role is not Role.USER:
-            first = max(branch.forked_at + 1, first - 16)
+        while first > lowest and tail[0].message.role is not Role.USER:
+            first = max(lowest, first - 16)
             tail = self.messages(first, branch.head)
         info = self._store.sessions.fork(
             self._scope,
@@ -64,11 +66,15 @@ class _Forkable(Conversation):
         return await finished(self.subtask, name, inherit=inherit)
 
 
-class Session(_Forkable):
-    """One conversation of one user, on its main branch."""
+class Session(_Forkable, LineKeeping):
+    """
+    One conversation of one user, on the line that it was on when it was opened.
+
+    That is its main branch, until an earlier message is edited or answered anew.
+    """
 
     def __init__(self, runtime: Runtime, info: SessionInfo) -> None:
-        super().__init__(runtime, info.main)
+        super().__init__(runtime, info.line)
         self.info = info
 
     @property
@@ -89,7 +95,7 @@ class Session(_Forkable):
         self._runtime.forget_cached(gone.messages)
 
     def branches(self) -> tuple[BranchInfo, ...]:
-        """List main and all subtasks, ended ones and those of a killed process too."""
+        """List all lines and subtasks, ended ones and those of a killed process too."""
         return self._store.sessions.branches(self._scope, self.info.id)
 
     def history(self, branch_id: BranchId) -> History:
@@ -109,7 +115,7 @@ class Session(_Forkable):
 
     def audit(self) -> tuple[Audit, ...]:
         """Check the log of each branch of this session, main first."""
-        return tuple(self.history(branch.id).audit_branch() for branch in self.branches())
+        return tuple(History(self._runtime, one.id).audit_branch() for one in self.branches())
 
     adelete_subtask = in_thread(delete_subtask)
 
@@ -120,11 +126,12 @@ class Session(_Forkable):
         Raises:
             SessionNotFoundError: this session has no such subtask.
         """
-        parents = {branch.id: branch.parent for branch in self.branches()}
+        branches = {branch.id: branch for branch in self.branches()}
         depth = 0
-        above = parents.get(branch_id)
-        while above is not None:
-            depth, above = depth + 1, parents[above]
+        found = branches.get(branch_id)
+        while found is not None and not found.is_line:
+            depth += 1
+            found = None if found.parent is None else branches[found.parent]
         if depth == 0:
             raise SessionNotFoundError(f"session {self.key!r} has no subtask {branch_id}")
         return depth

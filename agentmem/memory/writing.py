@@ -25,6 +25,7 @@ from agentmem.memory.loader import is_same, load_view, sources_of
 from agentmem.memory.recalling import Wanted, is_whole, leaves_out, recall_for, wanted_recall
 from agentmem.protocols import Hit
 from agentmem.types import (
+    BranchId,
     BranchState,
     Break,
     Message,
@@ -164,10 +165,15 @@ class Writing(Erasing):
         return added.stored[-1]
 
     def _add(
-        self, message: Message, origin: Origin, *, client_key: str | None = None
+        self,
+        branch_id: BranchId,
+        message: Message,
+        origin: Origin,
+        *,
+        client_key: str | None = None,
     ) -> StoredMessage:
         added = self._store.messages.append(
-            self._scope, self._branch_id, [message], origin=origin, client_key=client_key
+            self._scope, branch_id, [message], origin=origin, client_key=client_key
         )
         self._runtime.tell_added()
         return added[-1]
@@ -176,7 +182,9 @@ class Writing(Erasing):
         auto_pin = self._runtime.policy.auto_pin
         if auto_pin is None:
             return
-        is_first = stored.position == self.branch.forked_at + 1
+        branch = self._store.sessions.branch(self._scope, stored.branch_id)
+        # What a line begins with takes the place of an earlier message, and is no other task.
+        is_first = stored.position == (1 if branch.is_line else branch.forked_at + 1)
         try:
             found = auto_pin.pin(stored, is_first=is_first)
             key, text = found or ("", "")

@@ -1,10 +1,10 @@
 """Reading and locking branches: what every other part of the store begins with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, literal, select, update
 
 from agentmem.errors import ConflictError
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
@@ -22,12 +22,23 @@ _ANY: Final[AnySelect] = (
         BranchRow.open_calls,
         BranchRow.inherit,
         BranchRow.state,
+        BranchRow.line,
         SessionRow.owner_id,
     )
     .join(SessionRow, SessionRow.id == BranchRow.session_id)
     .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
 )
-_PARENT: Final = _ANY.where(BranchRow.id == bindparam("branch"))
+_UP: Final = (
+    select(BranchRow.id, BranchRow.parent_id, literal(0).label("depth"))
+    .where(BranchRow.id == bindparam("branch"))
+    .cte("up", recursive=True)
+)
+_CHAIN: Final = _UP.union_all(
+    select(BranchRow.id, BranchRow.parent_id, _UP.c.depth + 1).join(
+        _UP, BranchRow.id == _UP.c.parent_id
+    )
+)
+_ANCESTORS: Final = _ANY.join(_CHAIN, _CHAIN.c.id == BranchRow.id).order_by(_CHAIN.c.depth)
 _BRANCH: Final = _ANY.where(is_owner())
 _ONE: Final = _BRANCH.where(BranchRow.id == bindparam("branch"))
 # The branch alone: locking the session too would make writers of its subtasks wait in turn.
@@ -120,17 +131,28 @@ def lineage(
     Whoever may see *branch* may see its ancestors, which are of the same session.
     """
     limit = branch.head if last is None else min(last, branch.head)
-    while True:
-        yield branch, branch.forked_at + 1, limit
-        limit = min(limit, branch.forked_at)
-        if branch.parent_id is None:
-            return
-        branch = parent_of(connection, branch)
+    yield branch, branch.forked_at + 1, limit
+    limit = min(limit, branch.forked_at)
+    for above in ancestors(connection, branch):
+        yield above, above.forked_at + 1, limit
+        limit = min(limit, above.forked_at)
 
 
-def parent_of(connection: Connection, branch: AnyRow) -> AnyRow:
-    """Read the branch that *branch*, which is not ``main``, was forked off."""
-    return connection.execute(_PARENT, {"branch": branch.parent_id}).one()
+def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:
+    """Read the branches that *branch* was forked off, from its parent to ``main``, in one look."""
+    if branch.parent_id is None:
+        return ()
+    remembered: dict[Any, Any] = connection.get_execution_options().get(REMEMBERED, {})
+    known: Sequence[AnyRow] | None = remembered.get(branch.parent_id)
+    if known is None:
+        known = connection.execute(_ANCESTORS, {"branch": branch.parent_id}).all()
+        remembered[branch.parent_id] = known
+    return known
+
+
+def is_line(row: AnyRow) -> bool:
+    """Whether a session can be on that branch; no subtask is such a line."""
+    return row.parent_id is None or row.line is not None
 
 
 def to_branch_info(row: AnyRow) -> BranchInfo:
@@ -144,4 +166,5 @@ def to_branch_info(row: AnyRow) -> BranchInfo:
         head=row.head,
         inherit=Inherit(row.inherit),
         state=BranchState(row.state),
+        is_line=is_line(row),
     )

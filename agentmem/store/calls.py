@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from agentmem.errors import TranscriptError
-from agentmem.store.branches import lineage, parent_of
+from agentmem.store.branches import ancestors, lineage
 from agentmem.store.minting import with_ids
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, MessageRow, ToolCallRow
 from agentmem.store.scoping import digest
@@ -255,11 +255,12 @@ class Transcript:
 def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchId, at: int) -> None:
     """Give a new branch its own rows of the calls that are open where it was forked."""
     holder = parent
+    above = iter(ancestors(connection, parent))
     # The branch in whose own part the fork lies knows every call that was open there.
     while at < holder.forked_at and holder.parent_id is not None:
         if holder.inherit != Inherit.ALL:
             return
-        holder = parent_of(connection, holder)
+        holder = next(above)
     rows = connection.execute(_OPEN_AT, {"branch": holder.id, "at": at}).all()
     calls = [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
     if calls:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.appending import Times, append_plain, insert_entries
-from agentmem.store.branches import change_state, find_branch, lineage
+from agentmem.store.branches import change_state, find_branch, is_line, lineage
 from agentmem.store.calls import Transcript
 from agentmem.store.codec import Decoder, decode, encode, to_json
 from agentmem.store.engine import Database
@@ -146,7 +146,7 @@ class Messages:
                 first_time = _find_appended(connection, branch, client_key, content)
                 if first_time is not None:
                     return Appended(stored=first_time, is_repeated=True)
-            stored = _append_legal(connection, branch, messages, origin, times)
+            stored = append_legal(connection, branch, messages, origin, times)
             if client_key is not None:
                 _keep_key(connection, client_key, content, stored)
             return Appended(stored=stored)
@@ -168,7 +168,7 @@ class Messages:
         def work(connection: Connection) -> tuple[StoredMessage, ...]:
             branch = find_branch(connection, scope, branch_id, lock=True)
             times = Times(now=self._clock())
-            return _append_legal(connection, branch, (), Origin.SYNTHETIC, times, closes=True)
+            return append_legal(connection, branch, (), Origin.SYNTHETIC, times, closes=True)
 
         return self._database.write(work) if self._database.read(is_open) else ()
 
@@ -207,7 +207,7 @@ class Messages:
             if not messages:
                 return ()
             times = Times(now=self._clock())
-            return _append_legal(connection, parent, messages, Origin.PROMOTED, times)
+            return append_legal(connection, parent, messages, Origin.PROMOTED, times)
 
         return self._database.write(work)
 
@@ -314,20 +314,34 @@ def _keep_key(
 def _find_appended(
     connection: Connection, branch: AnyRow, client_key: str, content: bytes
 ) -> tuple[StoredMessage, ...] | None:
-    """Give what the first append with this key stored, None if there was none."""
-    found = connection.execute(_APPENDED, {"branch": branch.id, "key": client_key}).one_or_none()
-    if found is None:
-        return None
+    """
+    Give what the first append with this key stored, None if there was none.
+
+    A line has the keys of what it sees of the lines that it was forked off.
+    """
+    for holder, _, stop in lineage(connection, branch):
+        keys = {"branch": holder.id, "key": client_key}
+        found = connection.execute(_APPENDED, keys).one_or_none()
+        if found is not None and found.last <= stop:
+            return _as_appended(connection, holder, found, client_key, content)
+        if not is_line(holder):
+            break
+    return None
+
+
+def _as_appended(
+    connection: Connection, holder: AnyRow, found: AnyRow, client_key: str, content: bytes
+) -> tuple[StoredMessage, ...]:
     if found.content != content:
         raise ConflictError(
             f"client key {client_key!r} was used in this branch for other messages (positions "
             f"{found.first} to {found.last}): take a new key for new content"
         )
-    bounds = {"branch": branch.id, "from": found.first, "to": found.last}
+    bounds = {"branch": holder.id, "from": found.first, "to": found.last}
     return tuple(decode(row) for row in connection.execute(_RANGE, bounds))
 
 
-def _append_legal(  # noqa: PLR0913 - the fields of a message
+def append_legal(  # noqa: PLR0913 - the fields of a message
     connection: Connection,
     branch: AnyRow,
     messages: Sequence[Message],
@@ -336,6 +350,13 @@ def _append_legal(  # noqa: PLR0913 - the fields of a message
     *,
     closes: bool = False,
 ) -> tuple[StoredMessage, ...]:
+    """
+    Store *messages* at the end of a branch that the caller has locked, with what makes them legal.
+
+    Raises:
+        ConflictError: the branch is not open.
+        TranscriptError: as in `Messages.append`.
+    """
     if branch.state != BranchState.OPEN:
         raise ConflictError(
             f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended to it"

@@ -1,12 +1,13 @@
 """Pins as rows: how one is found, locked and read."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.orm import aliased
 
 from agentmem.errors import ConflictError, PinNotFoundError
-from agentmem.store.branches import find_branch, lineage
+from agentmem.store.branches import find_branch, is_line, lineage
 from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
 from agentmem.types import BranchId, Pin, PinScope, Scope
 
@@ -105,11 +106,12 @@ def find_pins(
         SessionNotFoundError: no such branch of this scope.
     """
     branch = find_branch(connection, scope, branch_id)
+    seen = {holder.id: stop for holder, _, stop in lineage(connection, branch)}
     for targets in _where_to_look(connection, branch, pin_scope):
         found = [
             (target, row)
             for target in targets
-            if (row := find_pin(connection, target, key)) is not None
+            if (row := find_pin(connection, target, key)) is not None and is_seen(row, seen)
         ]
         if found:
             return found
@@ -117,12 +119,17 @@ def find_pins(
     raise PinNotFoundError(f"there is no pin {key!r}{where}")
 
 
+def is_seen(row: AnyRow, seen: Mapping[int, int]) -> bool:
+    """Whether a line sees what a pin was made of; *seen* has the ends of its branches."""
+    return row.made_from is None or row.made_from <= seen[row.target_id]
+
+
 def _where_to_look(
     connection: Connection, branch: AnyRow, pin_scope: PinScope | None
 ) -> list[list[dict[str, Any]]]:
     if pin_scope is not None:
         return [[target_of(branch, pin_scope)]]
-    if branch.parent_id is not None:
+    if not is_line(branch):
         return [[target_of(branch, PinScope.BRANCH)]]
     line = [holder for holder, _, _ in lineage(connection, branch)]
     # Whoever holds two branches has locked the older one first.

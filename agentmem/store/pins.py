@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, update
 
-from agentmem.errors import InvalidInputError
+from agentmem.errors import InvalidInputError, PinNotFoundError
 from agentmem.store.branches import find_branch, lineage
 from agentmem.store.engine import Database
 from agentmem.store.pin_rows import (
@@ -22,6 +22,7 @@ from agentmem.store.pin_rows import (
     expect_version,
     find_pin,
     find_pins,
+    is_seen,
     lock_pins,
     lock_target,
     to_pin,
@@ -178,7 +179,12 @@ class Pins:
         check_name("author", author)
 
         def work(connection: Connection) -> None:
-            for target, found in lock_pins(connection, scope, branch_id, key, pin_scope):
+            try:
+                every = lock_pins(connection, scope, branch_id, key, pin_scope)
+            except PinNotFoundError:
+                expect_version(None, key, expected_version)
+                raise
+            for target, found in every:
                 expect_version(found, key, expected_version)
                 if found.text is not None:
                     self._write(connection, target, key, found, text=None, author=author)
@@ -318,8 +324,8 @@ def _chosen(seen: Mapping[int, int], rows: list[AnyRow]) -> tuple[Pin, ...]:
     )
     chosen: dict[str, AnyRow] = {}
     for row in rows:
-        if row.made_from is not None and row.made_from > seen[row.target_id]:
-            continue  # made of a message that this branch does not see
+        if not is_seen(row, seen):
+            continue
         other = chosen.get(row.key)
         if other is None or row.made_from is None or other.made_from is not None:
             # A dict keeps the place of a key that is given a new value.

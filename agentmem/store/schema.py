@@ -52,6 +52,9 @@ class BranchRow(Base):
 
     Counts and times of a session are kept here, not in its own row, so that writers of two
     branches do not wait for each other.
+
+    *line* tells that it is a line that the session itself can be on: the one with the largest
+    number is. ``main`` is one without a number too, which is then 0.
     """
 
     __tablename__ = "branch"
@@ -67,6 +70,7 @@ class BranchRow(Base):
     inherit: Mapped[str]
     state: Mapped[str]
     updated_at: Mapped[datetime]
+    line: Mapped[int | None]
 
 
 _PROMOTED = text("origin = 'promoted'")

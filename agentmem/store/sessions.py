@@ -9,14 +9,23 @@ from sqlalchemy import (
     Insert,
     bindparam,
     case,
+    exists,
     func,
     insert,
+    or_,
     select,
 )
+from sqlalchemy.orm import aliased
 
 from agentmem.errors import InvalidInputError
 from agentmem.store.base import Base
-from agentmem.store.branches import change_state, find_branch, find_branches, to_branch_info
+from agentmem.store.branches import (
+    ancestors,
+    change_state,
+    find_branch,
+    find_branches,
+    to_branch_info,
+)
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
@@ -32,6 +41,28 @@ from agentmem.types import (
     check_name,
 )
 
+_LINE: Final = aliased(BranchRow)
+_SOME_LINE: Final = aliased(BranchRow)
+_ACTIVE: Final = (
+    select(_LINE.id)
+    .where(
+        _LINE.session_id == SessionRow.id,
+        or_(_LINE.parent_id.is_(None), _LINE.line.is_not(None)),
+    )
+    .order_by(func.coalesce(_LINE.line, 0).desc())
+    .limit(1)
+    .correlate(SessionRow)
+    .scalar_subquery()
+)
+_LATER_LINES: Final = (
+    select(_ACTIVE)
+    .select_from(SessionRow)
+    .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
+    .where(
+        is_owner(),
+        exists().where(_SOME_LINE.session_id == SessionRow.id, _SOME_LINE.line.is_not(None)),
+    )
+)
 _SESSIONS: Final[AnySelect] = (
     select(
         SessionRow.id,
@@ -40,6 +71,7 @@ _SESSIONS: Final[AnySelect] = (
         OwnerRow.namespace,
         OwnerRow.user,
         func.min(case((BranchRow.parent_id.is_(None), BranchRow.id))).label("main"),
+        _ACTIVE.label("active"),
         func.sum(BranchRow.head - BranchRow.forked_at).label("num_messages"),
         func.max(BranchRow.updated_at).label("updated_at"),
     )
@@ -108,6 +140,32 @@ class Sessions:
             self._database.read(lambda connection: find_branch(connection, scope, branch_id))
         )
 
+    def lineage(self, scope: Scope, branch_id: BranchId) -> tuple[BranchInfo, ...]:
+        """
+        Give a branch and those that it was forked off, up to ``main``, in one look.
+
+        Raises:
+            SessionNotFoundError: no such branch of this scope.
+        """
+
+        def work(connection: Connection) -> list[AnyRow]:
+            branch = find_branch(connection, scope, branch_id)
+            return [branch, *ancestors(connection, branch)]
+
+        return tuple(map(to_branch_info, self._database.read(work)))
+
+    def later_lines(self, scope: Scope) -> tuple[tuple[BranchInfo, ...], ...]:
+        """Give the lineage of the line that a session is on, of all that are not on ``main``."""
+
+        def work(connection: Connection) -> list[list[AnyRow]]:
+            keys = {"owner": owner_digest(scope)}
+            found = connection.execute(_LATER_LINES, keys).scalars().all()
+            rows = [find_branch(connection, scope, BranchId(one)) for one in found]
+            return [[row, *ancestors(connection, row)] for row in rows if row.parent_id is not None]
+
+        lines = self._database.read(work)
+        return tuple(tuple(map(to_branch_info, line)) for line in lines)
+
     def branches(self, scope: Scope, session_id: SessionId) -> tuple[BranchInfo, ...]:
         """
         Give all branches of a session, in the order in which they were made.
@@ -140,7 +198,7 @@ class Sessions:
                 raise InvalidInputError(
                     f"branch {parent} has positions up to {origin.head}: cannot fork at {at}"
                 )
-            branch_id = _insert_branch(
+            branch_id = insert_branch(
                 connection,
                 session_id=origin.session_id,
                 parent_id=parent,
@@ -182,7 +240,7 @@ class Sessions:
             insert_unless_there(connection, SessionRow).returning(SessionRow.id), session
         ).scalar_one_or_none()
         if created is not None:
-            _insert_branch(
+            insert_branch(
                 connection,
                 session_id=created,
                 parent_id=None,
@@ -222,7 +280,8 @@ def insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-def _insert_branch(connection: Connection, **columns: Any) -> BranchId:
+def insert_branch(connection: Connection, **columns: Any) -> BranchId:
+    """Write the row of a new branch, which is open and has no calls."""
     statement: Insert = insert(BranchRow).values(open_calls=0, state=BranchState.OPEN.value)
     row_id = connection.execute(statement.returning(BranchRow.id), columns).scalar_one()
     return BranchId(row_id)
@@ -239,6 +298,7 @@ def _to_session_info(row: AnyRow) -> SessionInfo:
         scope=Scope(namespace=row.namespace, user=row.user),
         key=row.key,
         main=BranchId(row.main),
+        line=BranchId(row.active),
         num_messages=int(row.num_messages),
         created_at=row.created_at,
         updated_at=row.updated_at,

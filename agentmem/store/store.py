@@ -9,6 +9,7 @@ from agentmem.store.archive import StoreArchive
 from agentmem.store.deletion import Deletion
 from agentmem.store.engine import Database, is_memory, parse_url
 from agentmem.store.ledger import Ledger
+from agentmem.store.lines import Lines
 from agentmem.store.messages import Messages
 from agentmem.store.migrate import create_tables, ensure_current
 from agentmem.store.pins import Pins
@@ -37,6 +38,7 @@ class Store:
         self.messages = Messages(database, clock)
         self.pins = Pins(database, clock)
         self.ledger = Ledger(database, clock)
+        self.lines = Lines(database, clock)
         self.deletion = Deletion(database)
         self.retention = Retention(database)
         self.transfer = Transfer(database)

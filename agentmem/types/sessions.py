@@ -66,6 +66,8 @@ class BranchInfo(Checked):
 
     inherit: Inherit
     state: BranchState
+    is_line: bool = False
+    """Whether it is a line that the session itself is or was on, as ``main`` is; else a subtask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,9 @@ class SessionInfo(Checked):
     scope: Scope
     key: str
     main: BranchId
+    line: BranchId
+    """The line that it is on: ``main``, unless an earlier message was edited or answered anew."""
+
     num_messages: int
     created_at: datetime
     updated_at: datetime

@@ -1,0 +1,273 @@
+"""Lines of a session: say an earlier message in another way, or have it answered anew."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
+
+from agentmem.config import Budget, Sampling
+from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
+from agentmem.memory.aio import finished, in_thread
+from agentmem.memory.arguments import parts_of
+from agentmem.memory.conversation import Conversation
+from agentmem.protocols import Hit
+from agentmem.types import (
+    BranchId,
+    BranchInfo,
+    Message,
+    Part,
+    Reply,
+    Role,
+    SessionInfo,
+    StoredMessage,
+)
+
+_PAGE = 32
+"""Messages in one read when the user's last one is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Line(BranchInfo):
+    """
+    The line that a session is on; called with a position, it begins another one there.
+
+    It equals the `BranchInfo` of the same branch.
+    """
+
+    begin: Callable[[int, str], BranchInfo] = field(repr=False)
+
+    def __call__(self, *, at: int, name: str = "line") -> BranchInfo:
+        """
+        Begin a line that sees this one up to position *at*, and put the session on it.
+
+        The old line stays in the store: `Session.branches()` lists it, `Session.switch()` goes
+        back to it, and no prompt and no search of the session sees more of it than that.
+
+        Raises:
+            InvalidInputError: there is no position *at*, or *name* cannot be stored.
+        """
+        return self.begin(at, name)
+
+    def plain(self) -> BranchInfo:
+        """Return what it tells, without what it can do."""
+        return BranchInfo(**{one.name: getattr(self, one.name) for one in fields(BranchInfo)})
+
+    def __eq__(self, other: object) -> bool:
+        return self.plain() == (other.plain() if isinstance(other, Line) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.plain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        told = {one.name: getattr(self, one.name) for one in fields(BranchInfo)}
+        return partial(BranchInfo, **told), ()
+
+
+class LineKeeping(Conversation):
+    """A conversation that can go back and go on in another way. Nothing that was said is lost."""
+
+    info: SessionInfo
+
+    @property
+    def branch(self) -> Line:
+        """The line as it is now; ``session.branch(at=...)`` begins another one."""
+        told = super().branch
+        return Line(
+            **{one.name: getattr(told, one.name) for one in fields(BranchInfo)}, begin=self._begin
+        )
+
+    async def abranch(self, *, at: int, name: str = "line") -> BranchInfo:
+        """Begin a line as ``branch(at=...)`` does, without blocking the event loop."""
+        return await finished(self._begin, at, name)
+
+    def edit(
+        self, position: int, content: str | Sequence[Part], *, name: str = "edit"
+    ) -> StoredMessage:
+        """
+        Say the message at *position* in another way, and go on from there.
+
+        A new line sees what stands before it, and begins with the edited message in its role; the
+        session is on that line from now on, in every process that opens it. The old line stays in
+        the store, as with ``branch(at=...)``. The prompt's prefix up to there is used again.
+
+        Raises:
+            SessionNotFoundError: there is no message at that position.
+            InvalidInputError: *content* is empty or cannot be stored.
+        """
+        found = self.messages(position, position)
+        if not found:
+            raise SessionNotFoundError(f"session {self.info.key!r} has no message {position}")
+        old = found[0].message
+        message = Message(
+            role=old.role,
+            parts=parts_of(content),
+            tool_calls=old.tool_calls,
+            tool_call_id=old.tool_call_id,
+            name=old.name,
+        )
+        stored = self._store.lines.edit(
+            self._scope,
+            self._branch_id,
+            at=position - 1,
+            message=message,
+            name=name,
+        )
+        self._move_to(stored.branch_id)
+        self._runtime.tell_added()
+        self._pin_what_is_to_stay(stored)
+        return stored
+
+    def regenerate(  # noqa: PLR0913 - as `reply`
+        self,
+        *,
+        at: int | None = None,
+        sampling: Sampling | None = None,
+        budget: Budget | None = None,
+        query: str | None = None,
+        hits: Sequence[Hit] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """
+        Answer the user's last message anew, in place of all that answers it now.
+
+        With *at*, only what stands from that position on is taken back. The new answer is on a
+        line of its own, which the session is on once something of it is stored; until then, and
+        where nothing comes of it, the session stays where it was.
+
+        Raises:
+            InvalidInputError: there is nothing to answer, no position *at*, or an argument is not
+                what it can be.
+            ContextOverflowError, ConfigError, AdmissionError, QueueFullError, DeadlineError: as
+                `stream` does.
+        """
+        line = self._without_answer(at)
+        try:
+            return line.reply(
+                sampling=sampling,
+                budget=budget,
+                query=query,
+                hits=hits,
+                priority=priority,
+                timeout_s=timeout_s,
+            )
+        finally:
+            self._settle(line)
+
+    async def aregenerate(  # noqa: PLR0913 - as `regenerate`
+        self,
+        *,
+        at: int | None = None,
+        sampling: Sampling | None = None,
+        budget: Budget | None = None,
+        query: str | None = None,
+        hits: Sequence[Hit] | None = None,
+        priority: int = 0,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """Do what `regenerate` does, without blocking the event loop; cancelled as `areply` is."""
+        begun: list[Conversation] = []
+        try:
+            # Kept by the thread itself: a cancelled wait for it raises though it has begun a line.
+            await finished(lambda: begun.append(self._without_answer(at)))
+            return await begun[0].areply(
+                sampling=sampling,
+                budget=budget,
+                query=query,
+                hits=hits,
+                priority=priority,
+                timeout_s=timeout_s,
+            )
+        finally:
+            # Not awaited: a cancelled task may not be allowed to wait for anything any more.
+            for line in begun:
+                self._settle(line)
+
+    def switch(self, branch_id: BranchId | None = None) -> BranchInfo:
+        """
+        Go back to another line of this session; it is on that one from now on.
+
+        Without a *branch_id*, take up the line that another process has put the session on.
+
+        Raises:
+            SessionNotFoundError: this session has no such line.
+        """
+        if branch_id is None:
+            now = self._store.sessions.get(self._scope, self.info.key)
+            self._move_to(now.line)
+            return self.branch.plain()
+        line = self._store.lines.switch(self._scope, self.info.id, branch_id)
+        self._move_to(line.id)
+        return line
+
+    def delete_line(self, branch_id: BranchId) -> None:
+        """
+        Delete a line with all that was said in it, and all that was forked off it, for good.
+
+        Raises:
+            SessionNotFoundError: this session has no such line.
+            InvalidInputError: it is the main one, which goes with its session.
+            ConflictError: the session is on it, or on one that was forked off it.
+        """
+        lines = self._store.sessions.branches(self._scope, self.info.id)
+        if not any(one.id == branch_id and one.is_line for one in lines):
+            raise SessionNotFoundError(f"session {self.info.key!r} has no line {branch_id}")
+        now = self._store.sessions.get(self._scope, self.info.key)
+        above = self._store.sessions.lineage(self._scope, now.line)
+        if branch_id != now.main and any(one.id == branch_id for one in above):
+            raise ConflictError(f"the session is on line {branch_id}: switch to another one first")
+        gone = self._store.deletion.branch(self._scope, branch_id)
+        self._runtime.forget_cached(gone.messages)
+
+    aedit = in_thread(edit)
+    aswitch = in_thread(switch)
+    adelete_line = in_thread(delete_line)
+
+    def _begin(self, at: int, name: str) -> BranchInfo:
+        line = self._store.lines.begin(self._scope, self._branch_id, at=at, name=name)
+        self._move_to(line.id)
+        return line
+
+    def _without_answer(self, at: int | None) -> Conversation:
+        """Begin a line that ends with what is to be answered; the session is not on it yet."""
+        self._runtime.need_model()
+        head = super().branch.head
+        first = self._last_asked(head) + 1 if at is None else at
+        if not isinstance(first, int) or isinstance(first, bool) or not 1 < first <= head + 1:
+            raise InvalidInputError(
+                f"there is nothing to answer before position {first!r:.80}: this line has {head} "
+                "messages"
+            )
+        if first == head + 1:
+            return self  # nothing answers it yet
+        line = self._store.lines.begin(
+            self._scope, self._branch_id, at=first - 1, name="regenerate", aside=True
+        )
+        return Conversation(self._runtime, line.id)
+
+    def _last_asked(self, head: int) -> int:
+        """Find the position of the user's last message; 0 for none."""
+        last = head
+        while last > 0:
+            first = max(1, last - _PAGE + 1)
+            page = self.messages(first, last)
+            asked = (one.position for one in reversed(page) if one.message.role is Role.USER)
+            found = next(asked, None)
+            if found is not None:
+                return found
+            last = first - 1
+        return 0
+
+    def _settle(self, line: Conversation) -> None:
+        """Put the session on *line* if it says something of its own by now; else drop that."""
+        if line is self:
+            return
+        begun = line.branch
+        if begun.head > begun.forked_at:
+            self.switch(begun.id)
+        else:
+            self._store.deletion.branch(self._scope, begun.id)
+
+    def _move_to(self, branch_id: BranchId) -> None:
+        self._branch_id = branch_id
+        self.info = replace(self.info, line=branch_id)
