@@ -20,7 +20,7 @@ from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
 from agentmem.context.reuse import Before, find_reuse, pin_versions
 from agentmem.context.turns import replaced, untold
-from agentmem.protocols import Hit, TokenCounter
+from agentmem.protocols import Hit, TokenCounter, default_system
 from agentmem.types import (
     BranchId,
     Break,
@@ -194,6 +194,7 @@ class Assembler:
             context=self._budget.context,
             reply=self._budget.reply,
             fingerprint=self._renderer.fingerprint,
+            default_system=default_system(self._counter),
             warnings=self._warnings(view.pins),
         )
 
@@ -223,6 +224,11 @@ class Assembler:
             window=draft.told,
             shared=shared,
         )
+        # The template's own system text goes with the first pin, and comes back after the last.
+        if bool(before.pins) != bool(view.pins) and default_system(self._counter) is not None:
+            what = "take the place of" if view.pins else "no more stand for"
+            detail = f"{reuse.detail}; pins {what} the template's own system text"
+            reuse = replace(reuse, detail=detail)
         # It shows all that the one before did, but a result has taken a stand-in's place.
         return reuse if goes_on else replace(reuse, broken_by=Break.RESULT)
 

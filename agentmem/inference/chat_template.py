@@ -18,6 +18,7 @@ from agentmem.inference.call_arguments import Arguments, spellings
 from agentmem.inference.compiled_template import compile_template
 from agentmem.inference.template_date import DEFAULT_DATE, date_variables, with_named_date
 from agentmem.inference.template_probes import (
+    find_default_system,
     find_thoughts,
     find_traits,
     only_appends,
@@ -71,12 +72,14 @@ class ChatTemplate:
 
         self.is_concatenative = only_appends(self._write_probe, self.traits)
         self.opening = write_opening(self._write_probe, self.traits)
+        self.default_system = find_default_system(self._write_probe, self.traits)
 
     def at_date(self, day: date) -> Self:
         """Return the template that prints *day*; this one where it would print the same."""
         other = copy.copy(self)
         other._date_variables = date_variables(day)  # noqa: SLF001 - a copy of this one
         other.opening = write_opening(other._write_probe, other.traits)  # noqa: SLF001
+        other.default_system = find_default_system(other._write_probe, other.traits)  # noqa: SLF001
         return self if other.opening == self.opening else other
 
     def write(

@@ -127,6 +127,22 @@ def write_opening(write: Write, traits: Traits) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def find_default_system(write: Write, traits: Traits) -> str | None:
+    """Return the system text that the template writes where there is no system message, if any."""
+    user, system = _probe("su")[1], _probe("su")[0]
+    try:
+        without = write([user], traits, add_generation_prompt=False).partition(user.text)
+        with_one = write([system, user], traits, add_generation_prompt=False).partition(user.text)
+    except TranscriptError:
+        return None
+    before, found, behind = with_one[0].partition(system.text)
+    own = without[0]
+    frames = own.startswith(before) and own.endswith(behind)
+    if not found or not frames or len(own) <= len(before) + len(behind):
+        return None
+    return own[len(before) : len(own) - len(behind)].strip() or None
+
+
 def _shows(write: Write, probe: Sequence[Message], traits: Traits) -> bool:
     try:
         text = write(probe, traits, add_generation_prompt=True)

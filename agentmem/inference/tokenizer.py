@@ -85,6 +85,11 @@ class ChatTokenizer:
         return self._fingerprint
 
     @property
+    def default_system(self) -> str | None:
+        """The system text that the template writes where there is no system message, if any."""
+        return self._template.default_system
+
+    @property
     def control_ids(self) -> frozenset[int]:
         """The ids that message text never becomes."""
         return self._encoder.control_ids

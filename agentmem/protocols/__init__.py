@@ -10,6 +10,7 @@ from agentmem.protocols.models import (
     ThinkingCounter,
     TokenCounter,
     counter_at,
+    default_system,
     split_answer,
 )
 from agentmem.protocols.policies import (
@@ -63,5 +64,6 @@ __all__ = [
     "TokenCounter",
     "VectorTable",
     "counter_at",
+    "default_system",
     "split_answer",
 ]

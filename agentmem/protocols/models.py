@@ -27,7 +27,11 @@ class RenderedChat(Checked):
 
 
 class TokenCounter(Protocol):
-    """Counts exactly as the model will: its own chat template and tokenizer."""
+    """
+    Counts exactly as the model will: its own chat template and tokenizer.
+
+    One may have an attribute ``default_system`` and be a `DatedCounter` or a `ThinkingCounter`.
+    """
 
     @property
     def fingerprint(self) -> str:
@@ -52,6 +56,12 @@ class TokenCounter(Protocol):
         Good enough to choose by; what was chosen is rendered and counted as a whole.
         """
         ...
+
+
+def default_system(counter: TokenCounter) -> str | None:
+    """Return the system text that the template writes by itself, if *counter* knows of one."""
+    text = getattr(counter, "default_system", None)
+    return text if isinstance(text, str) and text else None
 
 
 @runtime_checkable

@@ -230,6 +230,13 @@ class Prompt(Checked):
     recalled: tuple[RecalledHit, ...] = ()
     """What was recalled for this prompt, the best first."""
 
+    default_system: str | None = None
+    """
+    The system text that the model's chat template writes by itself while there are no pins.
+
+    Pins are a system message, which takes its place. None where the template has no such text.
+    """
+
     warnings: tuple[str, ...] = ()
     """What makes prompts of this branch worse than they could be, in words with numbers."""
 
@@ -254,6 +261,7 @@ class Prompt(Checked):
         lines = [
             f"{size}, {free} free; counted by {self.fingerprint}",
             *(f"{tier}: {num} tokens" for tier, num in self.tokens_by_tier.items()),
+            *self._explain_default_system(),
             *(f"pin {key}, version {version}" for key, version in self.pins),
             *(span.explain() for span in self.layout),
             *(hit.explain() for hit in self.recalled),
@@ -262,6 +270,12 @@ class Prompt(Checked):
             *(f"warning: {warning}" for warning in self.warnings),
         ]
         return "\n".join(lines)
+
+    def _explain_default_system(self) -> tuple[str, ...]:
+        if self.default_system is None:
+            return ()
+        said = "not shown, since pins take its place" if self.pins else "shown"
+        return (f"the template's own system text is {said}: {self.default_system!r}",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
