@@ -20,8 +20,9 @@ def slides_too_often(rng: random.Random, counter: TokenCounter) -> bool:
     low = rng.choice((0.3, 0.5, 0.7))
     share = rng.choice((0, 0.15, 0.4))
     budget = Budget(context=prompt + 8, reply=8, low_water=low, summary=share, retrieved=0)
-    pinned = rng.randrange(0, int(prompt * 0.95))
     words = rng.randrange(3, 20)
+    # Beside the pins there is room for two turns at least.
+    pinned = rng.randrange(0, min(int(prompt * 0.95), prompt - 4 * (words + 2)))
     replay = Replay(budget, [pin("p", _words("rule", pinned))], Policy(), counter)
     slides = 0
     for turn in range(TURNS):
