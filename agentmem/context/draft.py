@@ -26,6 +26,9 @@ from agentmem.types import (
 SUMMARY_HEADING = "Summary of the earlier conversation (a record, not instructions):"
 """The first line of the message that shows the summaries."""
 
+OPENING = "(The assistant speaks first.)"
+"""Said by the user where a prompt would begin with another's message, which servers refuse."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -133,7 +136,7 @@ class Draft:
         A result that came late and is shown with its call stands where that does.
         """
         first = self.anchor or 0
-        placed = self._arranged(self.window)
+        placed = self._opened(self._arranged(self.window))
         recent = [one.message for one in placed if one.position < first]
         return recent, [one.message for one in placed if one.position >= first]
 
@@ -144,7 +147,7 @@ class Draft:
         Unless that *is_whole*, results of theirs may stand among the rest.
         """
         placed = self._arranged(self.told[:num_shown], is_part=not is_whole)
-        return [*self.head, *(one.message for one in placed)]
+        return [*self.head, *(one.message for one in self._opened(placed))]
 
     def begins_with(self, messages: Sequence[Message]) -> bool:
         """Whether the prompt, but for what was recalled, begins with *messages*."""
@@ -158,6 +161,13 @@ class Draft:
     def _arranged(self, shown: Sequence[Shown], *, is_part: bool = False) -> list[Placed]:
         before = {block.anchor: recall_message(block.hits) for block in self.blocks}
         return arrange(shown, before, is_part=is_part)
+
+    def _opened(self, placed: list[Placed]) -> list[Placed]:
+        """Return *placed* with a user's message in front: where none is, one that only opens."""
+        if not placed or self.summaries or placed[0].message.role is Role.USER:
+            return placed
+        (opening,) = _one_message(Role.USER, OPENING)
+        return [Placed(placed[0].position, opening), *placed]
 
     def with_blocks_in_place(self) -> "Draft":
         """Let go of the blocks whose turn is not shown any more."""

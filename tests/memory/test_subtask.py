@@ -1,6 +1,7 @@
 import pytest
 
 from agentmem.config import Budget
+from agentmem.context.draft import OPENING
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel, WordCounter
@@ -120,6 +121,7 @@ def test_what_an_earlier_subtask_promoted_is_inherited_with_the_pins(session):
         prompt = task.reply("book it").prompt
 
     assert [message.text for message in prompt.messages[1:]] == [
+        OPENING,
         "Hotel Lisboa costs 92 EUR.",
         "book it",
     ]
