@@ -8,7 +8,7 @@ level when their tier is full, so a conversation of any length has a bounded num
 
 import hashlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.summary_checks import read_summary
@@ -35,7 +35,7 @@ class Folder:
     Args:
         count: tokens of a text.
         max_tokens: of all summaries together.
-        zone: of the days that summaries name.
+        zone: of the days that summaries name; by default that of the messages.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Folder:
         summarizer: Summarizer,
         count: Callable[[str], int],
         max_tokens: int,
-        zone: tzinfo = UTC,
+        zone: tzinfo | None = None,
     ) -> None:
         self._summarizer = summarizer
         self._zone = zone

@@ -12,7 +12,7 @@ above, so that no text can pass for another line, another speaker or an instruct
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from agentmem.protocols import Hit
@@ -103,8 +103,7 @@ def source_of(hit: Hit) -> BranchId | None:
 
 
 def header_of(at: datetime, source: BranchId | None, *, with_year: bool) -> str:
-    """Write when a sitting was, to the minute, in UTC."""
-    at = at.astimezone(UTC)
+    """Write when a sitting was, to the minute, in the time zone that *at* has."""
     year = f" {at.year}" if with_year else ""
     other = "" if source is None else f", {OTHER_SESSION}"
     return f"{at.day} {_MONTHS[at.month - 1]}{year} {at:%H:%M}{other}"
@@ -112,7 +111,7 @@ def header_of(at: datetime, source: BranchId | None, *, with_year: bool) -> str:
 
 def year_of(at: datetime) -> int:
     """Give the year that a header would show."""
-    return at.astimezone(UTC).year
+    return at.year
 
 
 def recalled_hit(hit: Hit) -> RecalledHit:

@@ -66,12 +66,13 @@ def label_of(passage: Passage) -> str:
 
 
 def passages_of_messages(
-    messages: Iterable[StoredMessage], zone: tzinfo, names: dict[str, str]
+    messages: Iterable[StoredMessage], zone: tzinfo | None, names: dict[str, str]
 ) -> Iterator[Passage]:
     """
     Give the passages of *messages* that say something.
 
-    *names* are those of the tools that were called, by the id of the call.
+    *names* are those of the tools that were called, by the id of the call. Without a *zone* the
+    days are those of the time zone that the messages are in.
     """
     for stored in messages:
         if stored.origin in (Origin.DELETED, Origin.SYNTHETIC):
@@ -85,7 +86,7 @@ def passages_of_messages(
                 position=stored.position,
                 role=message.role,
                 text=text,
-                day=stored.created_at.astimezone(zone).date(),
+                day=(stored.created_at.astimezone(zone) if zone else stored.created_at).date(),
                 speaker=_speaker(stored, names),
             )
 

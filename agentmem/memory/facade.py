@@ -1,6 +1,8 @@
 """`Memory`: a store, and optionally a model, opened together."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from datetime import date as Day  # noqa: N812 - a parameter has its name
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,6 +13,7 @@ from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import checked_budget, checked_retriever
 from agentmem.memory.background import Background
+from agentmem.memory.clocks import check_clock, zone_of
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import (
@@ -43,6 +46,8 @@ class Memory:
         budget: Budget | None = None,
         policy: Policy | None = None,
         namespace: str = "default",
+        timezone: str | None = None,
+        date: Day | None = None,
     ) -> None:
         self._store = store
         self._model = model
@@ -51,6 +56,9 @@ class Memory:
         self._policy = policy or Policy()
         self._namespace = namespace
         self._recall = retriever.over(store.archive(namespace)) if retriever else None
+        check_clock(timezone, date)
+        self._timezone = timezone
+        self._date = date
         self._background = Background()
 
     @classmethod
@@ -64,13 +72,14 @@ class Memory:
         budget: Budget | None = None,
         policy: Policy | None = None,
         namespace: str = "default",
+        timezone: str | None = None,
+        date: Day | None = None,
     ) -> "Memory":
         """
         Open the database at *url*; an empty one is given its tables.
 
         Args:
-            url: ``sqlite:///file.db``, ``sqlite://`` (in memory) or
-                ``postgresql://user@host/name``.
+            url: ``sqlite:///file.db``, ``sqlite://`` (memory), ``postgresql://user@host/name``.
             model: answers, and counts with its own chat template.
             counter: counts, where the caller has a model of his own.
             retriever: finds what was said earlier and might matter now, such as
@@ -80,12 +89,15 @@ class Memory:
             policy: what gives way first and who writes summaries; by default the sentences that
                 say most, as they were said.
             namespace: separates applications or tenants in one database.
+            timezone: IANA name of the users' time zone, for sessions that are created from now on.
+            date: what templates print as the date, likewise; by default that of the creation.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
             SchemaVersionError: its tables are older or newer than this package.
-            ConfigError: *budget* is larger than the model's window.
+            ConfigError: *budget* is larger than the model's window, or there is no such *timezone*.
         """
+        check_clock(timezone, date)
         Scope(namespace=namespace)
         checked_budget(budget, model)
         checked_retriever(retriever)
@@ -97,18 +109,41 @@ class Memory:
             budget=budget,
             policy=policy,
             namespace=namespace,
+            timezone=timezone,
+            date=date,
         )
 
-    def session(self, key: str, *, user: str = "default") -> Session:
+    def session(
+        self,
+        key: str,
+        *,
+        user: str = "default",
+        timezone: str | None = None,
+        date: Day | None = None,
+    ) -> Session:
         """
         Get or create the session *key* of *user*.
 
+        A session keeps the time zone and the date that it was created with, so that its prompts
+        stay the same: those given here, else those of `open`, else UTC and the day of its
+        creation. Given for an older session, they are its own from now on.
+
         Raises:
             InvalidInputError: *key* or *user* is empty, too long or cannot be stored.
+            ConfigError: there is no such *timezone*, or *date* is no date.
         """
         scope = Scope(namespace=self._namespace, user=user)
-        runtime = self._runtime(scope)
-        return Session(runtime, self._store.sessions.get_or_create(scope, key))
+        check_clock(timezone, date)
+        name, day = timezone or self._timezone, date or self._date
+        zone = zone_of(name)
+        info = self._store.sessions.get_or_create(
+            scope, key, timezone=name, day_of=lambda now: day or now.astimezone(zone).date()
+        )
+        wanted = (timezone or info.timezone, date or info.day)
+        if wanted != (info.timezone, info.day):
+            self._store.sessions.set_clock(scope, info.id, timezone=wanted[0], day=wanted[1])
+            info = replace(info, timezone=wanted[0], day=wanted[1])
+        return self._open_session(scope, info)
 
     def find(self, key: str, *, user: str = "default") -> Session:
         """
@@ -118,7 +153,10 @@ class Memory:
             SessionNotFoundError: there is none.
         """
         scope = Scope(namespace=self._namespace, user=user)
-        return Session(self._runtime(scope), self._store.sessions.get(scope, key))
+        return self._open_session(scope, self._store.sessions.get(scope, key))
+
+    def _open_session(self, scope: Scope, info: SessionInfo) -> Session:
+        return Session(self._runtime(scope).of_session(info), info)
 
     def sessions(self, *, user: str = "default") -> tuple[SessionInfo, ...]:
         """List the sessions of *user*, the last active one first."""

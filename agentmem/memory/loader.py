@@ -12,6 +12,7 @@ from agentmem.context import (
     group_turns,
     summarize_all,
 )
+from agentmem.memory.clocks import seen_from
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
 from agentmem.store.summaries import Sources
@@ -66,6 +67,7 @@ def load_view(
         inherited=found.floor,
         blocks=found.blocks,
     )
+    view = seen_from(runtime.zone, view)
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
         summaries, parent = _of_parent(runtime, branch, budget)
         view = replace(view, summaries=summaries, parent=parent)

@@ -7,6 +7,7 @@ from typing import Final
 from agentmem.config import Budget
 from agentmem.context import BranchView, distinct, pinned_message
 from agentmem.errors import InvalidInputError
+from agentmem.memory.clocks import hits_in
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Domain, Hit, Query, Recall
 from agentmem.store.view import View, at_once
@@ -70,7 +71,7 @@ def recall_for(
     With *is_whole* nothing is looked for, since the window is taken to show all that there is.
     """
     if isinstance(wanted, tuple):
-        return replace(view, hits=wanted)
+        return replace(view, hits=hits_in(runtime.zone, wanted))
     if runtime.recall is None or budget.retrieved_tokens == 0 or is_whole:
         return view
     # Only messages of the branch itself can be kept in place.
@@ -85,7 +86,7 @@ def recall_for(
     most = _MIN_HITS + budget.retrieved_tokens // _TOKENS_PER_HIT
     limit = len(loaded) + most
     hits = _find(runtime, view.branch_id, text, limit=limit, everywhere=everywhere, head=view.head)
-    return replace(view, hits=hits, max_hits=most)
+    return replace(view, hits=hits_in(runtime.zone, hits), max_hits=most)
 
 
 def is_whole(runtime: Runtime, view: BranchView, budget: Budget) -> bool:
@@ -141,6 +142,7 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
         session_id=branch.session_id,
         visible=visible,
         limit=limit,
+        zone=runtime.zone,
     )
     return _distinct(recall, query)
 

@@ -3,16 +3,18 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
 
 from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import ConfigError, IndexFileError
 from agentmem.memory.arguments import checked_budget
 from agentmem.memory.background import Background
-from agentmem.protocols import LanguageModel, Recall, TokenCounter
+from agentmem.memory.clocks import moment_in, zone_of
+from agentmem.protocols import LanguageModel, Recall, TokenCounter, counter_at
 from agentmem.store import Store
-from agentmem.types import MessageId, Scope
+from agentmem.types import MessageId, Scope, SessionInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,35 @@ class Runtime:
     budget: Budget
     policy: Policy
     recall: Recall | None = None
+    zone: tzinfo = UTC
+    """Of dates that are shown, and of those that are asked for."""
+
+    has_zone: bool = False
+    """Whether it is a user's, so that a time without one is taken for one of it."""
+
     background: Background = field(default_factory=Background)
+
+    def moment(self, said_at: datetime | None) -> datetime | None:
+        """
+        Return *said_at*, with the user's time zone if it has none and the user has one.
+
+        Raises:
+            InvalidInputError: it is no moment.
+        """
+        return moment_in(self.zone if self.has_zone else None, said_at)
+
+    def of_session(self, info: SessionInfo) -> "Runtime":
+        """
+        Return the runtime of a session: with its time zone, and templates at its day.
+
+        Raises:
+            ConfigError: this machine does not know the time zone.
+        """
+        counter = self.counter
+        if counter is not None and info.day is not None:
+            counter = counter_at(counter, info.day)
+        zone, has_zone = zone_of(info.timezone), info.timezone is not None
+        return replace(self, counter=counter, zone=zone, has_zone=has_zone)
 
     def need_model(self) -> LanguageModel:
         if self.model is None:

@@ -158,7 +158,7 @@ class Writing(Erasing):
             self._branch_id,
             [message],
             client_key=client_key,
-            created_at=created_at,
+            created_at=self._runtime.moment(created_at),
         )
         self._runtime.tell_added()
         self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -145,6 +146,7 @@ class Query(Checked):
             sessions only the main branch may be, and needs no entry.
         session_id: the session that is asking.
         limit: how many hits are wanted at most.
+        zone: the time zone that the question's dates are of.
     """
 
     text: str
@@ -152,6 +154,7 @@ class Query(Checked):
     session_id: SessionId
     visible: Mapping[BranchId, tuple[int, int]] = field(hash=False)
     limit: int
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,9 @@ _WHEN = re.compile(
     r"|昨天|今天|明天|前天|后天|上周|下周|上个月|下个月|去年|今年|明年|周末|星期|[0-9]月",
     re.IGNORECASE,
 )
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,8 @@ class Catalog:
         self._rows: dict[int, int] = {}
         self._names = Names()
         self._subtasks: set[int] = set()
+        self.zone: tzinfo = UTC
+        """The time zone of the question that is being answered."""
 
     def __len__(self) -> int:
         """Count the rows, removed ones included."""
@@ -233,6 +238,21 @@ class Catalog:
         """Find the row of a message that is there."""
         return self._rows.get(message_id)
 
+    def local(self, zone: tzinfo) -> Float64s:
+        """Return `created` as a clock in *zone* showed it, as if that were UTC."""
+        if zone is UTC or not len(self.created):
+            return self.created
+        days, which = np.unique(np.floor(self.created / _DAY_S), return_inverse=True)
+        begins, ends = (
+            np.array([_offset(zone, (day + more) * _DAY_S) for day in days.tolist()])
+            for more in (0, 1)
+        )
+        offsets: Float64s = begins[which]
+        # Days on which the clocks are changed, moment by moment.
+        for row in np.flatnonzero((begins != ends)[which]).tolist():
+            offsets[row] = _offset(zone, float(self.created[row]))
+        return self.created + offsets
+
     def note_subtask(self, branch_id: BranchId) -> None:
         """Take note that only its own session may find what this branch has."""
         self._subtasks.add(branch_id)
@@ -259,6 +279,15 @@ class Catalog:
 def _hash(line: str) -> int:
     """Return 64 bits that stand for *line*."""
     return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
+
+
+def _offset(zone: tzinfo, moment: float) -> float:
+    """Return the seconds by which clocks in *zone* are ahead of UTC."""
+    try:
+        offset = (_EPOCH + timedelta(seconds=moment)).astimezone(zone).utcoffset()
+    except OverflowError:
+        offset = None  # the first and the last day that there is
+    return 0.0 if offset is None else offset.total_seconds()
 
 
 def is_question(text: str) -> bool:

@@ -127,7 +127,7 @@ class NamedDate:
         years, months, days = dates_in(text)
         if not years and not months:
             return None
-        at = catalog.created.astype("datetime64[s]")
+        at = catalog.local(catalog.zone).astype("datetime64[s]")
         month = at.astype("datetime64[M]")
         found = np.zeros(len(catalog))
         found += np.isin(at.astype("datetime64[Y]").astype(int) + 1970, list(years))

@@ -190,6 +190,7 @@ class DomainIndex:
             vectors.generation = generation
 
     def _rank(self, query: Query, vector: Float32s | None) -> Ranking:
+        self.catalog.zone = query.zone
         lexical = self._lexical.scores(query.text)
         dense = None
         if vector is not None and self.vectors is not None:

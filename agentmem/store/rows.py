@@ -7,7 +7,7 @@ Tables and references are read from the schema, so a new table of a session need
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -233,6 +233,8 @@ def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
     plain: Any = SimpleNamespace(**row)
     try:
         match kind:
+            case "session" if row["day"] is not None:
+                date.fromisoformat(row["day"])
             case "message":
                 decode(plain)
             case "branch":

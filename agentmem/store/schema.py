@@ -35,7 +35,12 @@ class OwnerRow(Base):
 
 
 class SessionRow(Base):
-    """One conversation."""
+    """
+    One conversation.
+
+    *timezone* is that of its user, UTC without one. *day* is the date that templates print; older
+    sessions have none.
+    """
 
     __tablename__ = "session"
     __table_args__ = (UniqueConstraint("owner_id", "key"), {"sqlite_autoincrement": True})
@@ -44,6 +49,8 @@ class SessionRow(Base):
     owner_id: Mapped[int] = ref("owner.id")
     key: Mapped[str]
     created_at: Mapped[datetime]
+    timezone: Mapped[str | None]
+    day: Mapped[str | None]
 
 
 class BranchRow(Base):

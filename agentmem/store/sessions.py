@@ -1,7 +1,7 @@
 """Sessions and their branches."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -14,6 +14,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    update,
 )
 from sqlalchemy.orm import aliased
 
@@ -68,6 +69,8 @@ _SESSIONS: Final[AnySelect] = (
         SessionRow.id,
         SessionRow.key,
         SessionRow.created_at,
+        SessionRow.timezone,
+        SessionRow.day,
         OwnerRow.namespace,
         OwnerRow.user,
         func.min(case((BranchRow.parent_id.is_(None), BranchRow.id))).label("main"),
@@ -94,9 +97,18 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    def get_or_create(self, scope: Scope, key: str) -> SessionInfo:
+    def get_or_create(
+        self,
+        scope: Scope,
+        key: str,
+        *,
+        timezone: str | None = None,
+        day_of: Callable[[datetime], date] = datetime.date,
+    ) -> SessionInfo:
         """
         Give the session of that key; the first of several callers makes it.
+
+        A new one is in that time zone, and of the day that *day_of* gives for the moment of now.
 
         Raises:
             InvalidInputError: *key* is empty, too long or cannot be stored.
@@ -104,7 +116,7 @@ class Sessions:
         check_name("session key", key)
         found = self._database.read(lambda connection: _find(connection, scope, key))
         return found or self._database.write(
-            lambda connection: self._create(connection, scope, key)
+            lambda connection: self._create(connection, scope, key, timezone, day_of)
         )
 
     def get(self, scope: Scope, key: str) -> SessionInfo:
@@ -232,10 +244,42 @@ class Sessions:
 
         return to_branch_info(self._database.write(work))
 
-    def _create(self, connection: Connection, scope: Scope, key: str) -> SessionInfo:
+    def set_clock(
+        self, scope: Scope, session_id: SessionId, *, timezone: str | None, day: date | None
+    ) -> None:
+        """
+        Put a session in another time zone, and on another day.
+
+        Raises:
+            SessionNotFoundError: no such session of this scope.
+        """
+
+        def work(connection: Connection) -> None:
+            find_branches(connection, scope, session_id)
+            clock = {"timezone": timezone, "day": None if day is None else day.isoformat()}
+            connection.execute(
+                update(SessionRow).where(SessionRow.id == session_id).values(**clock)
+            )
+
+        self._database.write(work)
+
+    def _create(
+        self,
+        connection: Connection,
+        scope: Scope,
+        key: str,
+        timezone: str | None,
+        day_of: Callable[[datetime], date],
+    ) -> SessionInfo:
         owner_id = ensure_owner(connection, scope)
         now = self._clock()
-        session = {"owner_id": owner_id, "key": key, "created_at": now}
+        session = {
+            "owner_id": owner_id,
+            "key": key,
+            "created_at": now,
+            "timezone": timezone,
+            "day": day_of(now).isoformat(),
+        }
         created = connection.execute(
             insert_unless_there(connection, SessionRow).returning(SessionRow.id), session
         ).scalar_one_or_none()
@@ -302,4 +346,6 @@ def _to_session_info(row: AnyRow) -> SessionInfo:
         num_messages=int(row.num_messages),
         created_at=row.created_at,
         updated_at=row.updated_at,
+        timezone=row.timezone,
+        day=None if row.day is None else date.fromisoformat(row.day),
     )

@@ -1,7 +1,7 @@
 """Whose conversation it is, and its lines."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 from agentmem.errors import InvalidInputError
@@ -84,3 +84,8 @@ class SessionInfo(Checked):
     num_messages: int
     created_at: datetime
     updated_at: datetime
+    timezone: str | None = None
+    """Name of the time zone that its dates are shown in; None is UTC."""
+
+    day: date | None = None
+    """The day that templates print which print one; None for sessions of older versions."""

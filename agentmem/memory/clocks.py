@@ -1,0 +1,83 @@
+"""The clock of a session: the time zone of its user, and the day that its template prints."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, tzinfo
+from zoneinfo import ZoneInfo, available_timezones
+
+from agentmem.context import BranchView
+from agentmem.errors import ConfigError, InvalidInputError
+from agentmem.protocols import Hit
+from agentmem.types import StoredMessage, Turn
+
+
+def zone_of(name: str | None) -> tzinfo:
+    """
+    Return the time zone of that name; UTC for None.
+
+    Raises:
+        ConfigError: there is none, or this machine has no time zones at all.
+    """
+    if name is None:
+        return UTC
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"timezone is a name such as 'Europe/Berlin', got {name!r:.80}")
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        if not available_timezones():
+            raise ConfigError(
+                f"there is no time zone {name!r:.80}: this machine has no data of time zones; "
+                "install the package tzdata"
+            ) from error
+        raise ConfigError(
+            f"there is no time zone {name!r:.80}: names are those of the IANA database, such as "
+            "'Europe/Berlin' or 'UTC'"
+        ) from error
+
+
+def check_clock(timezone: str | None, day: date | None) -> None:
+    """
+    Check what a session's clock is to be.
+
+    Raises:
+        ConfigError: there is no such time zone, or *day* is no day, or a moment.
+    """
+    zone_of(timezone)
+    if day is not None and (not isinstance(day, date) or isinstance(day, datetime)):
+        raise ConfigError(f"date is a datetime.date, such as date(2026, 5, 2), got {day!r:.80}")
+
+
+def moment_in(zone: tzinfo | None, moment: datetime | None) -> datetime | None:
+    """
+    Return *moment* with a time zone: its own, else *zone*, that of the user.
+
+    Raises:
+        InvalidInputError: it is no moment.
+    """
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise InvalidInputError(f"created_at is a datetime, got {moment!r:.80}")
+    if moment.tzinfo is None and zone is not None:
+        return moment.replace(tzinfo=zone)
+    return moment
+
+
+def seen_from(zone: tzinfo, view: BranchView) -> BranchView:
+    """Return *view* with the times of its messages in *zone*: what shows a time shows that."""
+    if zone is UTC:
+        return view
+    turns = (Turn(messages=tuple(_in(zone, turn.messages))) for turn in view.turns)
+    blocks = (replace(block, hits=hits_in(zone, block.hits)) for block in view.blocks)
+    return replace(view, turns=tuple(turns), blocks=tuple(blocks))
+
+
+def hits_in(zone: tzinfo, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Return *hits* with the times of their messages in *zone*."""
+    messages = _in(zone, (hit.stored for hit in hits))
+    return tuple(replace(hit, stored=stored) for hit, stored in zip(hits, messages, strict=True))
+
+
+def _in(zone: tzinfo, messages: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
+    return (replace(stored, created_at=stored.created_at.astimezone(zone)) for stored in messages)
