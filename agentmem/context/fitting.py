@@ -29,6 +29,15 @@ from agentmem.types.lines import line_of
 _UNUSED: Final = 0.02
 """A new window is not filled up for a smaller share of the prompt than this: it takes a summary."""
 
+_EXPECTED_GROWTH: Final = 0.3
+"""
+Of what a new summary may take, the part that low water leaves to it.
+
+On four conversations of LoCoMo 0 gives a prefix share of .9295 to .942 with .760 to .768 of the
+budget used, 0.3 one of .9344 to .9418 with .755 to .765, and 1.0 one of .9342 to .9417 with .747
+to .754.
+"""
+
 Room = Callable[[], int]
 """Counts the tokens that a window had, for who has something to say of it."""
 
@@ -246,7 +255,7 @@ class Fitting:
         growth = _summary_growth(draft, self.renderer, self.budget, num_leaving)
         if self.slide is Slide.FILL:
             return room - core - growth
-        low = int(self.budget.low_water * room)
+        low = int(self.budget.low_water * (room - _EXPECTED_GROWTH * growth))
         return min(low, room - growth - self._margin(draft)) - core
 
     def _room(self, draft: Draft) -> int:
