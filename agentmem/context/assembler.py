@@ -14,6 +14,7 @@ from agentmem.context.draft import Block, Draft, pinned_message
 from agentmem.context.fitting import Fitting, Room, Slide, fit_core
 from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
+from agentmem.context.packing import distinct
 from agentmem.context.pieces import shown_turns, split_turn
 from agentmem.context.policy import Policy
 from agentmem.context.recall import recalled_hit
@@ -104,17 +105,23 @@ class Assembler:
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, budget)
         # What was said since the view was taken is for the next prompt to show.
-        found = (h for h in view.hits if not h.is_local or h.stored.position <= view.head)
+        found = [h for h in view.hits if not h.is_local or h.stored.position <= view.head]
         fitting = Fitting(
             renderer=self._renderer,
             budget=budget,
             policy=self._policy,
             slide=Slide.of(is_new=view.before is None, must=view.must_slide),
-            found=tuple(found),
+            found=tuple(self._lines(found)),
             most=view.max_hits,
         )
         draft, room = fitting.fit(draft)
         return self._account(view, draft, room)
+
+    def _lines(self, found: Sequence[Hit]) -> list[Hit]:
+        """Return the lines that *found* have to say, best first."""
+        said = (hit for hit in found if hit.stored.message.memory_text.strip())
+        best_first = sorted(said, key=lambda hit: (-hit.score, hit.stored.id))
+        return distinct(best_first, self._renderer.line)
 
     def _budget_behind(self, pins: Sequence[Pin]) -> Budget:
         """Return the budget with the shares that *pins* leave."""

@@ -15,7 +15,7 @@ from typing import Final
 from agentmem.config import Budget
 from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
 from agentmem.context.draft import SUMMARY_HEADING, Draft
-from agentmem.context.packing import distinct, pack
+from agentmem.context.packing import pack
 from agentmem.context.pieces import STUB_LINE, Shown, num_clippable, show_clipped, show_stub
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
@@ -24,7 +24,6 @@ from agentmem.context.window import keep_from
 from agentmem.errors import ConfigError, ContextOverflowError
 from agentmem.protocols import Discardable, Hit
 from agentmem.types import Form, Role, StoredMessage, Summary, freeze
-from agentmem.types.lines import line_of
 
 _UNUSED: Final = 0.02
 """A new window is not filled up for a smaller share of the prompt than this: it takes a summary."""
@@ -117,7 +116,7 @@ def fit_hits(
     most: int | None = None,
 ) -> tuple[Hit, ...]:
     """
-    Take hits in the order of their scores, each line once, skipping those that do not fit.
+    Take hits in the order of their scores, skipping those that do not fit.
 
     What the prompt shows already is left out, be it another message that says the same: nothing
     stands in it twice. A turn that has its block already gets no second one, which would change
@@ -125,7 +124,7 @@ def fit_hits(
 
     Args:
         draft: the prompt with its window; the same window gives the same hits.
-        hits: best first.
+        hits: best first, each line once.
         renderer: counts.
         budget: the share of what is recalled.
         most: how many of *hits* that the window does not show are looked at. A list that was cut
@@ -133,20 +132,17 @@ def fit_hits(
     """
     if not hits or draft.anchor in {block.anchor for block in draft.blocks}:
         return ()
+    line = renderer.line
     ids = {piece.stored.id for piece in draft.window}
-    lines = {line_of(piece.stored.message) for piece in draft.window if piece.form is Form.FULL}
+    lines = {line(piece.stored.message) for piece in draft.window if piece.form is Form.FULL}
     outside = [
-        hit
-        for hit in distinct(sorted(hits, key=lambda one: (-one.score, one.stored.id)))
-        if hit.stored.id not in ids and line_of(hit.stored.message) not in lines
+        hit for hit in hits if hit.stored.id not in ids and line(hit.stored.message) not in lines
     ]
-    kept = {line_of(hit.stored.message) for block in draft.blocks for hit in block.hits}
+    kept = {line(hit.stored.message) for block in draft.blocks for hit in block.hits}
     best = [
         hit
         for hit in outside[:most]
-        if line_of(hit.stored.message) not in kept
-        and hit.stored.message.memory_text.strip()
-        and (hit.is_local or not draft.keep_recalled)
+        if line(hit.stored.message) not in kept and (hit.is_local or not draft.keep_recalled)
     ]
     room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
     return pack(best, room, renderer)

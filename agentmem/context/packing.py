@@ -8,7 +8,7 @@ as a whole; the weakest leave until it fits, and what is left over is filled.
 
 import math
 from bisect import bisect, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -38,16 +38,19 @@ _ENOUGH: Final = 8
 _PATIENCE: Final = 32
 """Candidates that do not fit, one after the other, before the page is taken to be full."""
 
+_WORTH_IT: Final = 32
+"""The part of the room that has to be left over for what was passed over to be looked at again."""
 
-def distinct(hits: Iterable[Hit]) -> list[Hit]:
+
+def distinct(hits: Iterable[Hit], line: Callable[[Message], str] = line_of) -> list[Hit]:
     """
-    Return each line of *hits* once, in their order: the newest message that says it.
+    Return each *line* of *hits* once, in their order: the newest message that says it.
 
     It has the place and the score of the best one, and how many there are.
     """
     lines: dict[str, list[Hit]] = {}
     for hit in hits:
-        lines.setdefault(line_of(hit.stored.message), []).append(hit)
+        lines.setdefault(line(hit.stored.message), []).append(hit)
     return [_newest(same) for same in lines.values()]
 
 
@@ -74,7 +77,7 @@ def pack(hits: Iterable[Hit], room: int, renderer: Renderer) -> tuple[Hit, ...]:
     passed = page.fill(hits)
     kept = page.kept()
     # Lines may take fewer tokens together than by themselves.
-    if passed and page.recount(kept) and page.fill(passed) != passed:
+    if passed and page.has_more_room() and page.fill(passed) != passed:
         kept = page.kept()
     return kept
 
@@ -97,6 +100,7 @@ class _Page:
         self._ones: dict[Role, int] = {}
         self._labels: dict[str, int] = {}
         self._chars_per_token = 0.0
+        self._size = 0
         self.room = room - renderer.count_text(HEADING)
 
     def fill(self, hits: Iterable[Hit]) -> list[Hit]:
@@ -113,21 +117,21 @@ class _Page:
                 in_a_row += 1
         return passed
 
-    def recount(self, hits: Sequence[Hit]) -> bool:
-        """Set the room to what *hits*, all that are kept, leave; return whether it is more."""
-        left = self._all_room - self._whole(hits)
-        has_more = left > max(self.room, _LEAST)
-        self.room = left
-        return has_more
-
     def kept(self) -> tuple[Hit, ...]:
         """Return what fits when it is counted as a whole, best first."""
         hits, costs = self._hits, self._costs
-        while hits and (excess := self._whole(hits) - self._all_room) > 0:
+        self._size = self._whole(hits)
+        while hits and (excess := self._size - self._all_room) > 0:
             while hits and excess > 0:
                 hits.pop()
                 excess -= max(1, costs.pop())
+            self._size = self._whole(hits)
         return tuple(hits)
+
+    def has_more_room(self) -> bool:
+        """Set the room to what is left behind what is kept; return whether a line may fit now."""
+        before, self.room = self.room, self._all_room - self._size
+        return self.room > max(before, self._all_room // _WORTH_IT)
 
     def _add(self, hit: Hit) -> bool:
         """Take up *hit* if there is room for its line, and for the header it may need."""

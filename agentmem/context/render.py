@@ -7,6 +7,7 @@ from agentmem.context.pieces import Unit
 from agentmem.context.recall import recall_message
 from agentmem.protocols import RenderedChat, TokenCounter
 from agentmem.types import Message, Role, TextPart, Tier, common_prefix
+from agentmem.types.lines import line_of
 
 
 class Renderer:
@@ -22,6 +23,14 @@ class Renderer:
         self._rendered: dict[
             tuple[tuple[int, ...], bool], tuple[tuple[Message, ...], RenderedChat]
         ] = {}
+        self._lines: dict[int, tuple[Message, str]] = {}
+
+    def line(self, message: Message) -> str:
+        """Return what *message* has in common with its copies."""
+        known = self._lines.get(id(message))
+        if known is None:
+            known = self._lines[id(message)] = (message, line_of(message))
+        return known[1]
 
     @property
     def fingerprint(self) -> str:

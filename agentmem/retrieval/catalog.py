@@ -64,11 +64,14 @@ class Entry:
     """What its copies have in common; it has none where this is left out."""
 
 
-def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
+def entry_of(
+    stored: StoredMessage, session_id: SessionId, *, with_line: bool = True
+) -> Entry | None:
     """
     Return what can be found of *stored*; None where it says nothing, or is nobody's words.
 
-    Thoughts of a model are left out, in parts of their own or between their marks.
+    Thoughts of a model are left out, in parts of their own or between their marks. The line is
+    only for what a `Catalog` takes up.
     """
     message = stored.message
     if stored.origin in (Origin.SYNTHETIC, Origin.DELETED):
@@ -92,7 +95,7 @@ def entry_of(stored: StoredMessage, session_id: SessionId) -> Entry | None:
         role=message.role,
         speaker=message.name or str(message.role),
         text=text,
-        line=line_of(message),
+        line=line_of(message) if with_line else "",
     )
 
 

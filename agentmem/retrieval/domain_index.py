@@ -216,7 +216,7 @@ class DomainIndex:
     def _is_same(self, stored: StoredMessage) -> bool:
         row = self.catalog.row_of(stored.id)
         assert row is not None, f"message {stored.id} was found and is not there"
-        entry = entry_of(stored, NO_SESSION)
+        entry = entry_of(stored, NO_SESSION, with_line=False)
         return entry is not None and mark_of(entry) == int(self.marks.values[row])
 
     def _num_new(self, extent: Extent) -> int:
@@ -260,7 +260,7 @@ def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedV
     for start in range(0, len(ids), _PAGE):
         page = [MessageId(i) for i in ids[start : start + _PAGE].tolist()]
         for stored in archive.get(domain, page):
-            if (entry := entry_of(stored, NO_SESSION)) is not None:
+            if (entry := entry_of(stored, NO_SESSION, with_line=False)) is not None:
                 place = np.searchsorted(ids, stored.id)
                 marks[place] = mark_of(entry)
                 is_held[place] = True

@@ -33,7 +33,7 @@ def embed_messages(
     result: list[Embedding] = []
     spans: list[tuple[MessageId, TextSpan]] = []
     for stored in messages:
-        entry = entry_of(stored, NO_SESSION)
+        entry = entry_of(stored, NO_SESSION, with_line=False)
         if entry is None:
             result.append(Embedding(message_id=stored.id, first=0, last=0, vector=b""))
         else:

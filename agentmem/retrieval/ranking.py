@@ -124,6 +124,14 @@ def _lines(catalog: Catalog, rows: Int64s, scores: Float64s, candidates: Int64s)
     """Put together which of the *candidates* say the same, in the order of the newest of each."""
     of = catalog.lines[rows]
     times = np.bincount(of, minlength=1)
+    has_copies = times[of[candidates]] > 1
+    if not has_copies.any():
+        return _Lines(
+            newest=candidates,
+            best=candidates,
+            scores=scores[candidates],
+            times=np.ones(len(candidates), np.int64),
+        )
     created = catalog.created[rows]
     order = np.arange(len(rows))
     if (np.diff(created) < 0).any():
@@ -131,10 +139,14 @@ def _lines(catalog: Catalog, rows: Int64s, scores: Float64s, candidates: Int64s)
     # Of several values for one place the last one stays.
     newest = np.zeros(len(times), np.int64)
     newest[of[order]] = order
-    rising = candidates[np.argsort(scores[candidates], kind="stable")]
-    best = np.zeros(len(times), np.int64)
+    best = newest.copy()
+    best[of[candidates]] = candidates
+    copies = candidates[has_copies]
+    rising = copies[np.argsort(scores[copies], kind="stable")]
     best[of[rising]] = rising
-    found = np.sort(newest[np.unique(of[candidates])])
+    is_found = np.zeros(len(rows), np.bool_)
+    is_found[newest[of[candidates]]] = True
+    found = np.flatnonzero(is_found)
     lines = of[found]
     return _Lines(newest=found, best=best[lines], scores=scores[best[lines]], times=times[lines])
 
