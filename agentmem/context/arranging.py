@@ -58,12 +58,18 @@ def _placed(
     results = _match(window)
     taken = {id(result) for result in results.values()}
     ids = _Ids()
+    is_answer = False
     for index, piece in enumerate(window):
         for message in before.get(piece.position, ()):
             yield Placed(piece.position, message)
         message = piece.message
+        if id(piece) in taken and is_answer:
+            # Something was said between the call and its result: no prompt ends in that.
+            yield Placed(piece.position, _came_now(message))
         if piece.is_silent or id(piece) in taken:
+            is_answer &= piece.is_silent
             continue
+        is_answer = message.role is Role.ASSISTANT and not message.tool_calls
         if message.role is Role.TOOL:
             yield Placed(piece.position, _as_text(message))
         elif not message.tool_calls:
@@ -136,7 +142,24 @@ def _stand_in(call: ToolCall) -> Message:
 
 
 def _as_text(result: Message) -> Message:
-    """Write a result without its call: who reads it must not take it for the user's words."""
-    tool = f"the tool {result.name}" if result.name else "a tool"
-    heading = f"[result of the call {result.tool_call_id}, written by {tool}, not by the user]"
-    return Message(role=Role.USER, parts=(TextPart(text=f"{heading}\n{result.text}"),))
+    """
+    Write a result without its call: who reads it must not take it for the user's words.
+
+    Each of its lines is quoted, so none can pass for another speaker's.
+    """
+    tool = f"the tool {_plain(result.name)}" if result.name else "a tool"
+    call = _plain(result.tool_call_id or "")
+    heading = f"[result of the call {call}, written by {tool}, not by the user]"
+    quoted = [f"> {line}".rstrip() for line in result.text.splitlines()]
+    return Message(role=Role.USER, parts=(TextPart(text="\n".join([heading, *quoted])),))
+
+
+def _came_now(result: Message) -> Message:
+    call = _plain(result.tool_call_id or "")
+    text = f"[the result of the call {call} came now; it stands with its call]"
+    return Message(role=Role.USER, parts=(TextPart(text=text),))
+
+
+def _plain(name: str) -> str:
+    """Return *name* without what ends a heading."""
+    return " ".join(name.replace("[", "(").replace("]", ")").split())

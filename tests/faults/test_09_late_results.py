@@ -34,7 +34,9 @@ def begin(session, *ids):
     session.append("assistant", tool_calls=call(*ids))
 
 
-LATE = "[result of the call c1, written by the tool book, not by the user]\nOrder #1 created"
+LATE = "[result of the call c1, written by the tool book, not by the user]\n> Order #1 created"
+NOW = "[the result of the call c1 came now; it stands with its call]"
+"""No prompt ends in what was said between the call and its result."""
 
 
 def test_a_result_that_no_prompt_has_missed_stands_with_its_call(session):
@@ -106,7 +108,8 @@ def test_a_user_may_break_in_while_two_of_three_calls_run(session, is_shown):
     texts = [text for _, text in shown(prompt)]
     assert all(any(word in text for text in texts) for word in ("first", "second", "third"))
     if not is_shown:
-        assert texts == ["Book for 6", "", "first", "second", "third", "still there?", "yes"]
+        assert texts[:-1] == ["Book for 6", "", "first", "second", "third", "still there?", "yes"]
+        assert texts[-1] == NOW
     assert session.check() == ()
 
 
@@ -145,7 +148,8 @@ def test_what_is_handed_back_as_text_does_not_close_an_open_call(session):
     assert faults(session.assemble().messages) == []
     session.append("tool", "the real result", tool_call_id="c1")
 
-    assert shown(session.assemble())[2:] == [("tool", "the real result"), ("assistant", "found it")]
+    shown_now = shown(session.assemble())[2:]
+    assert shown_now == [("tool", "the real result"), ("assistant", "found it"), ("user", NOW)]
 
 
 def test_a_retry_with_the_same_key_stores_a_late_result_once(session):

@@ -47,7 +47,7 @@ def test_a_handed_back_result_is_legal_in_a_later_subtask(session, inherit):
     if inherit == "pins":
         assert prompt.messages[0].text == (
             "[result of the call c1, written by the tool look, not by the user]\n"
-            "The price is 92 EUR."
+            "> The price is 92 EUR."
         )
 
 
