@@ -16,7 +16,14 @@ from agentmem.config import Budget
 from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
 from agentmem.context.draft import SUMMARY_HEADING, Draft
 from agentmem.context.packing import pack
-from agentmem.context.pieces import STUB_LINE, Shown, num_clippable, show_clipped, show_stub
+from agentmem.context.pieces import (
+    STUB_LINE,
+    Shown,
+    has_thought,
+    num_clippable,
+    show_clipped,
+    show_stub,
+)
 from agentmem.context.policy import Policy
 from agentmem.context.render import Renderer
 from agentmem.context.turns import untold
@@ -65,6 +72,9 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     others = [i for i in told if i not in users]
     free = budget.prompt - sum(map(renderer.count, bare.system))
     margin = int((1 - budget.low_water) * free / 2)
+    bare = _without_thoughts(bare, renderer)
+    if renderer.size(bare) <= budget.prompt:
+        return replace(draft, core=bare.core)
     for indices, limit in (
         (clipped, budget.prompt - margin),
         (others, budget.prompt),
@@ -74,6 +84,18 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
         if renderer.size(bare) <= budget.prompt:
             return replace(draft, core=bare.core)
     raise _overflow(replace(bare, core=draft.core), renderer, budget)
+
+
+def _without_thoughts(bare: Draft, renderer: Renderer) -> Draft:
+    """Leave the thoughts out of the core, where the template shows them."""
+    core = tuple(
+        show_clipped(one.stored, num_clippable(one.stored.message))
+        if one.form is Form.FULL and has_thought(one.message)
+        else one
+        for one in bare.core
+    )
+    without = replace(bare, core=core)
+    return without if renderer.size(without) < renderer.size(bare) else bare
 
 
 def _clip(bare: Draft, indices: Sequence[int], renderer: Renderer, limit: int) -> Draft:

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 
 from agentmem.context.clip import cut_middle
 from agentmem.context.clip_calls import clip_calls, share_out
-from agentmem.types import Form, Message, Role, Span, StoredMessage, TextPart, Tier, Turn
+from agentmem.types import (
+    Form,
+    Message,
+    ReasoningPart,
+    Role,
+    Span,
+    StoredMessage,
+    TextPart,
+    Tier,
+    Turn,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +67,12 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
     Show *kept* characters of *stored* around a marker that names where the rest is.
 
     Where it makes calls, its text and the arguments of each call share them, each with a marker.
+    A thought goes first: with as many characters as there are, only that is left out.
     """
     message = stored.message
-    if not message.tool_calls:
+    if kept >= num_clippable(message):
+        clipped = _with_text(message, message.text)
+    elif not message.tool_calls:
         text = cut_middle(message.text, kept, marker_of(stored))
         clipped = _with_text(message, text)
     else:
@@ -71,6 +84,11 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
         calls = clip_calls(message.tool_calls, most, CALL_MARKER.format(position=stored.position))
         clipped = replace(_with_text(message, text), tool_calls=calls)
     return Shown(stored=stored, message=clipped, form=Form.CLIPPED, kept=kept)
+
+
+def has_thought(message: Message) -> bool:
+    """Whether *message* has a thought in a part of its own."""
+    return any(isinstance(part, ReasoningPart) for part in message.parts)
 
 
 def num_clippable(message: Message) -> int:

@@ -7,7 +7,6 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from itertools import chain
 from typing import Any
@@ -21,7 +20,7 @@ from agentmem.inference.pieces import EDGE, MARK, Pieces, neighbours
 from agentmem.inference.remembered import Remembered
 from agentmem.inference.splice import splice
 from agentmem.protocols import RenderedChat
-from agentmem.types import GeneratedIds, Message, Part, ReasoningPart, Role, TextPart
+from agentmem.types import GeneratedIds, Message, ReasoningPart, Role, TextPart
 
 _VERSION = "3"
 """Part of the fingerprint: to be raised when the same messages come to give other ids."""
@@ -215,9 +214,9 @@ class ChatTokenizer:
         return self._counted(message)
 
     def _count(self, message: Message) -> int:
-        if self._template.traits.thoughts and self._template.thought(message):
-            # Of most messages in a window the thoughts are shown no more.
-            message = self._without_thought(message)
+        thinks = self._template.traits.thoughts and bool(self._template.thought(message))
+        if thinks and not message.tool_calls:
+            return self._count_answer(message)
         if self._shown(message) is not None and (piece := self._pieces.find(message)) is not None:
             return len(piece.token_ids)
         for before, after in _places(message):
@@ -230,11 +229,19 @@ class ChatTokenizer:
         mark, _ = _unused_characters([message])
         return len(self._encoder.encode(self._escape(message.text, mark).split(mark)))
 
-    def _without_thought(self, message: Message) -> Message:
-        content = self._template.content(message)
-        is_empty = not content.strip() and not message.tool_calls
-        kept: Part = ReasoningPart(text="t") if is_empty else TextPart(text=content)
-        return replace(message, parts=(kept,))
+    def _count_answer(self, message: Message) -> int:
+        """Count an answer with a thought as it stands in a window: before another question."""
+        # Two texts: a template may look for the last question by what it says.
+        users = [Message(role=Role.USER, parts=(TextPart(text=text),)) for text in "uv"]
+        with_it, without = [users[0], message, users[1]], users
+        try:
+            sizes = [
+                len(self._render(False, *messages).token_ids)  # noqa: FBT003 - as it is remembered
+                for messages in (with_it, without)
+            ]
+        except TranscriptError:
+            return len(self._encoder.encode([self._template.content(message)]))
+        return max(sizes[0] - sizes[1], 0)
 
     def turn_end_ids(self) -> frozenset[int]:
         """Find the control token with which the template ends an answer, if it has one."""
