@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agentmem.config import Budget
+from agentmem.context.deleted import unneeded
 from agentmem.context.draft import Block, Draft, pinned_message
 from agentmem.context.fitting import Fitting, Room, Slide, fit_core
 from agentmem.context.folding import Folder
@@ -155,7 +156,7 @@ class Assembler:
         layout = view.before.layout if view.before is not None else ()
         messages = [stored for turn in view.turns for stored in turn.messages]
         gone = replaced(messages)
-        shown = shown_turns(view.turns, layout, gone)
+        shown = shown_turns(view.turns, layout, gone, unneeded(view.turns))
         rounds, core = split_turn(shown[-1]) if shown else ([], ())
         return Draft(
             branch_id=view.branch_id,

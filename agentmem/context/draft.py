@@ -13,7 +13,6 @@ from agentmem.context.summary_lines import shown_lines
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
-    Form,
     Message,
     Pin,
     Role,
@@ -120,8 +119,8 @@ class Draft:
 
     @cached_property
     def told(self) -> tuple[Shown, ...]:
-        """The window without what another message stands for."""
-        return tuple(shown for shown in self.window if shown.form is not Form.REPLACED)
+        """The window without what another message stands for, and what is deleted."""
+        return tuple(shown for shown in self.window if shown.form.is_shown)
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:

@@ -22,6 +22,7 @@ _RULES: Final = {
     Form.CLIPPED: Rule.CLIPPED,
     Form.STUB: Rule.STUBBED,
     Form.REPLACED: Rule.REPLACED,
+    Form.DELETED: Rule.DELETED,
 }
 
 
@@ -105,7 +106,7 @@ class Accounting:
     def records(self) -> tuple[TruncationRecord, ...]:
         """Name what this prompt does not show in full and the log does not name yet."""
         made: list[TruncationRecord] = []
-        for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub, _is_replaced):
+        for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub, _is_replaced, _is_deleted):
             now = [span for span in self.layout if kind(span)]
             before = [span for span in self.recorded if kind(span)]
             # What a record named before is not named again when a summary covers it later.
@@ -181,3 +182,7 @@ def _is_stub(span: Span) -> bool:
 
 def _is_replaced(span: Span) -> bool:
     return span.form is Form.REPLACED
+
+
+def _is_deleted(span: Span) -> bool:
+    return span.form is Form.DELETED

@@ -37,7 +37,7 @@ class Shown:
     def is_silent(self) -> bool:
         """Whether the prompt shows nothing of it: an answer may be without a word."""
         message = self.message
-        if self.form is Form.REPLACED:
+        if not self.form.is_shown:
             return True
         return message.role is Role.ASSISTANT and not message.tool_calls and message.is_blank
 
@@ -140,20 +140,24 @@ def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
 
 
 def shown_turns(
-    turns: Iterable[Turn], layout: Sequence[Span], replaced: AbstractSet[int] = frozenset()
+    turns: Iterable[Turn],
+    layout: Sequence[Span],
+    replaced: AbstractSet[int] = frozenset(),
+    deleted: AbstractSet[int] = frozenset(),
 ) -> list[list[Shown]]:
     """
     Show of each turn what the layout before showed, in the same form, and all that is new.
 
     What has left the window does not come back by itself: the window would move back and forth.
-    Of what is *replaced*, by position, nothing is shown; it leaves with its turn.
+    Of what is *replaced* or *deleted*, by position, nothing is shown; it leaves with its turn.
     """
+    silent = dict.fromkeys(deleted, Form.DELETED) | dict.fromkeys(replaced, Form.REPLACED)
     spans = {p: span for span in layout for p in _positions(span)}
     end = layout[-1].last if layout else 0
     return [
         [
-            Shown(stored=stored, message=stored.message, form=Form.REPLACED)
-            if stored.position in replaced
+            Shown(stored=stored, message=stored.message, form=silent[stored.position])
+            if stored.position in silent
             else _as_before(stored, spans.get(stored.position))
             for stored in turn.messages
             if stored.position > end or _is_in_window(spans.get(stored.position))
@@ -173,7 +177,7 @@ def _is_in_window(span: Span | None) -> bool:
 
 
 def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
-    if span is None or span.form in (Form.FULL, Form.REPLACED):
+    if span is None or span.form is Form.FULL or not span.form.is_shown:
         return show(stored)
     if span.form is Form.CLIPPED:
         return show_clipped(stored, span.kept or 0)

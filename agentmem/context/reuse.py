@@ -120,7 +120,7 @@ def _forms(layout: Sequence[Span]) -> list[tuple[int, Form, int | None]]:
     return [
         (position, span.form, span.kept)
         for span in layout
-        if span.tier in (Tier.RECENT, Tier.CURRENT) and span.form is not Form.REPLACED
+        if span.tier in (Tier.RECENT, Tier.CURRENT) and span.form.is_shown
         for position in range(span.first, span.last + 1)
     ]
 

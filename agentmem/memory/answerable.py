@@ -40,8 +40,8 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
         role, origin = stored.message.role, stored.origin
         if role in (Role.USER, Role.TOOL) or origin in (Origin.PROMOTED, Origin.CUT):
             return
-        # What was broken off is answered anew; an answer without a word has answered nothing.
-        if not stored.message.is_blank and origin is not Origin.PARTIAL:
+        # What was broken off or deleted is answered anew; no word has answered nothing.
+        if not stored.message.is_blank and origin not in (Origin.PARTIAL, Origin.DELETED):
             raise TranscriptError(
                 f"message {stored.position} has answered what was said last: say something with "
                 "reply(text), or have another answer with session.regenerate()"

@@ -53,6 +53,9 @@ class Rule(StrEnum):
     REPLACED = "replaced by what came later"
     """The closing of a call whose result came late, or a broken-off answer that was retried."""
 
+    DELETED = "deleted"
+    """What it said was deleted, and the transcript is legal without it."""
+
 
 class Form(StrEnum):
     """How much of a message is shown."""
@@ -62,6 +65,14 @@ class Form(StrEnum):
     STUB = "stub"
     REPLACED = "replaced"
     """In the window, but another message stands for it."""
+
+    DELETED = "deleted"
+    """In the window, but it says nothing any more, and nothing needs it."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a prompt shows something of it."""
+        return self not in (Form.REPLACED, Form.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
