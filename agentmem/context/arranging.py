@@ -23,6 +23,9 @@ from agentmem.types import Message, Role, TextPart, ToolCall
 NOT_YET: Final = "[no result yet]"
 """Stands for the result of a call that is still open."""
 
+UNSAID: Final = "\u241e"
+"""What no text begins with: it stands where two prompts go on with different texts."""
+
 _LEGAL_ID: Final = re.compile("[A-Za-z0-9_-]{1,40}")
 
 
@@ -47,7 +50,8 @@ def arrange(
         window: what is shown of the branch, by position.
         before: what else stands before the message at a position.
         is_part: whether *window* is only the beginning of what the prompt has. A result that it
-            lacks may then come later, so it ends where the first one would stand.
+            lacks may then come later, so it ends with that round, and in the place of the result
+            stands what no result begins with.
     """
     return list(_placed(window, before or {}, is_part=is_part))
 
@@ -58,7 +62,7 @@ def _placed(
     results = _match(window)
     taken = {id(result) for result in results.values()}
     ids = _Ids()
-    is_answer = False
+    is_answer = ends_here = False
     for index, piece in enumerate(window):
         for message in before.get(piece.position, ()):
             yield Placed(piece.position, message)
@@ -79,10 +83,11 @@ def _placed(
             yield Placed(piece.position, _with_ids(message, shown_ids))
             for call, shown_id in zip(message.tool_calls, shown_ids, strict=True):
                 result = results.get((index, call.id))
-                if result is None and is_part:
-                    return
-                answer = _stand_in(call) if result is None else result.message
+                ends_here |= result is None and is_part
+                answer = _stand_in(call, is_part=is_part) if result is None else result.message
                 yield Placed(piece.position, _answering(answer, shown_id))
+            if ends_here:
+                return
 
 
 def _match(window: Sequence[Shown]) -> dict[tuple[int, str], Shown]:
@@ -132,10 +137,10 @@ def _answering(result: Message, call_id: str) -> Message:
     return result if result.tool_call_id == call_id else replace(result, tool_call_id=call_id)
 
 
-def _stand_in(call: ToolCall) -> Message:
+def _stand_in(call: ToolCall, *, is_part: bool) -> Message:
     return Message(
         role=Role.TOOL,
-        parts=(TextPart(text=NOT_YET),),
+        parts=(TextPart(text=UNSAID if is_part else NOT_YET),),
         tool_call_id=call.id,
         name=call.name,
     )

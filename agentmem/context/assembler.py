@@ -16,7 +16,7 @@ from agentmem.context.fitting import Fitting, Room, Slide, fit_core
 from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
 from agentmem.context.packing import distinct
-from agentmem.context.pieces import shown_turns, split_turn
+from agentmem.context.pieces import show, shown_turns, split_turn
 from agentmem.context.policy import Policy
 from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
@@ -29,6 +29,7 @@ from agentmem.types import (
     Pin,
     Prompt,
     Reuse,
+    Role,
     Span,
     StoredMessage,
     Summary,
@@ -82,6 +83,14 @@ class BranchView:
     must_slide: bool = False
     parent: "BranchView | None" = None
     leave_to: int = 0
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether a prompt of it would show more than pins, which strict templates refuse alone."""
+        messages = [stored for turn in self.turns for stored in turn.messages]
+        gone = replaced(messages)
+        told = (show(stored) for stored in messages if stored.position not in gone)
+        return bool(self.summaries or self.hits) or not all(piece.is_silent for piece in told)
 
 
 class Assembler:
@@ -247,7 +256,9 @@ class Assembler:
         # It went on with its window where this one has its summaries.
         shown = (s.first for s in before.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
         first = draft.loaded.get(next(shown, 0))
-        begin = [*draft.system, *([] if first is None else [first.message])]
+        begin = [*draft.system]
+        if first is not None and first.message.role is Role.USER:
+            begin.append(first.message)
         return self._renderer.shared(token_ids, begin)
 
     def _count_stored(self, stored: StoredMessage) -> int:

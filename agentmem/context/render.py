@@ -1,13 +1,23 @@
 """Counts and renders drafts through the model's own template."""
 
 from collections.abc import Sequence
+from itertools import takewhile
+from typing import Final
 
+from agentmem.context.arranging import UNSAID
 from agentmem.context.draft import Block, Draft
 from agentmem.context.pieces import Unit
 from agentmem.context.recall import recall_message
 from agentmem.protocols import RenderedChat, TokenCounter
 from agentmem.types import Message, Role, TextPart, Tier, common_prefix
 from agentmem.types.lines import line_of
+
+_UNSAID: Final = Message(role=Role.USER, parts=(TextPart(text=UNSAID),))
+
+
+def is_said(messages: Sequence[Message]) -> bool:
+    """Whether there is anything but the system's words, as a prompt must have."""
+    return any(message.role is not Role.SYSTEM for message in messages)
 
 
 class Renderer:
@@ -47,8 +57,9 @@ class Renderer:
 
     def length(self, messages: Sequence[Message], *, generate: bool = False) -> int:
         """Count the tokens of *messages* as a transcript of their own; none has none."""
-        if not messages and not generate:
-            return 0
+        if not is_said(messages):
+            # Strict templates take no list without a user or an answer, so they are asked for none.
+            return sum(map(self._counter.count, messages))
         return len(self.render(messages, generate=generate).token_ids)
 
     def size(self, draft: Draft) -> int:
@@ -79,6 +90,9 @@ class Renderer:
         """Count the tokens that *token_ids* and the render of *messages* begin with alike."""
         if not messages:
             return 0
+        if not is_said(messages):
+            whole = self.render([*messages, _UNSAID], generate=generate).token_ids
+            return min(self.length(messages), common_prefix(token_ids, whole))
         return common_prefix(token_ids, self.render(messages, generate=generate).token_ids)
 
     def tiers(self, draft: Draft, total: int) -> dict[Tier, int]:
@@ -117,12 +131,23 @@ class Renderer:
         """Count the text of its own that the template puts first where there are no pins."""
         if draft.system or not draft.messages:
             return 0
-        first = draft.messages[0]
-        return max(0, self.length([first]) - self._counter.count(first))
+        alone = _first_round(draft.messages)
+        return max(0, self.length(alone) - sum(map(self._counter.count, alone)))
 
     def _until(self, draft: Draft, number: int) -> int:
         """Count the tokens of the first *number* messages of *draft* as a transcript."""
         if number == 0:
             return 0
         ends = self.render(draft.messages).ends
-        return self.length(draft.messages[:number]) if ends is None else ends[number - 1]
+        if ends is not None:
+            return ends[number - 1]
+        begin, rest = draft.messages[:number], _first_round(draft.messages[number:])
+        if is_said(begin):
+            return self.length(begin)
+        return max(0, self.length([*begin, *rest]) - sum(map(self._counter.count, rest)))
+
+
+def _first_round(messages: Sequence[Message]) -> list[Message]:
+    """Return the first of *messages*, with the results of its calls: what can stand alone."""
+    rest = takewhile(lambda message: message.role is Role.TOOL, messages[1:])
+    return [*messages[:1], *rest]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget, Sampling
+from agentmem.context import BranchView
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import LanguageModel, Retriever, TokenCounter, split_answer
 from agentmem.types import Part, PinScope, ReasoningPart, Role, TextPart, ToolCall
@@ -179,3 +180,18 @@ def checked_retriever(retriever: Retriever | None) -> Retriever | None:
             f"a retriever is an object such as HybridRetriever.load(), got {retriever!r:.80}"
         )
     return retriever
+
+
+def said(view: BranchView) -> BranchView:
+    """
+    Return *view* if there is more to show of it than pins.
+
+    Raises:
+        InvalidInputError: there is not.
+    """
+    if not view.says_anything:
+        raise InvalidInputError(
+            "nothing has been said yet that a prompt could show, and pins alone are none: append() "
+            "a user's message first"
+        )
+    return view

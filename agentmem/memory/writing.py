@@ -18,6 +18,7 @@ from agentmem.memory.arguments import (
     parts_said,
     pin_scope_of,
     role_of,
+    said,
 )
 from agentmem.memory.background import FoldState
 from agentmem.memory.erasing import Erasing
@@ -222,7 +223,8 @@ class Writing(Erasing):
         Raises:
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with, or a *query* and no retriever.
-            InvalidInputError: *query* and *hits* are given.
+            InvalidInputError: *query* and *hits* are given, or nothing has been said yet, and pins
+                alone are no prompt.
         """
         wanted = wanted_recall(self._runtime, query, hits)
         return self._assemble_and_look_ahead(self._runtime.budget_for(budget), wanted)
@@ -237,6 +239,7 @@ class Writing(Erasing):
         Raises:
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is nothing to count with.
+            InvalidInputError: nothing has been said yet.
         """
         budget = self._runtime.budget_for(budget)
         prompt = self._assemble(budget, (), must_slide=True)
@@ -260,9 +263,8 @@ class Writing(Erasing):
             view, previous = load_view(self._runtime, self._branch_id, budget)
             view = replace(view, must_slide=must_slide)
             whole = is_whole(self._runtime, view, budget)
-            prompt = assembler.assemble(
-                recall_for(self._runtime, view, budget, wanted, is_whole=whole)
-            )
+            recalled = recall_for(self._runtime, view, budget, wanted, is_whole=whole)
+            prompt = assembler.assemble(said(recalled))
             if whole and leaves_out(prompt):
                 # It was not all shown after all, as behind large pins: now there is what to recall.
                 prompt = assembler.assemble(recall_for(self._runtime, view, budget, wanted))
