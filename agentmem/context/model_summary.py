@@ -14,7 +14,7 @@ from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.summary_checks import INSTRUCTIONS, read_summary
 from agentmem.context.summary_lines import line_of
 from agentmem.errors import AgentMemError
-from agentmem.protocols import GenerationRequest, LanguageModel, Passage
+from agentmem.protocols import GenerationRequest, LanguageModel, Passage, split_answer
 from agentmem.types import Message, Role, TextPart
 
 _MARGIN = 32
@@ -86,9 +86,12 @@ class ModelSummarizer:
             token_ids=token_ids, sampling=Sampling(max_tokens=max_tokens), cache_salt=salt
         )
         try:
-            return "".join(chunk.text for chunk in self._model.stream(request))
+            written = "".join(chunk.text for chunk in self._model.stream(request))
         finally:
             self._model.discard_prefix(token_ids, cache_salt=salt)
+        # The prompt may have opened a thought, which then has no mark where it was cut off.
+        thought, answer = split_answer(counter, written, is_generated=True)
+        return answer if thought else written
 
 
 def _request(text: str) -> list[Message]:

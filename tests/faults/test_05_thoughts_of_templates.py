@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from agentmem import Memory, ReasoningPart, TextPart, ToolCall
+from agentmem import (
+    Budget,
+    Memory,
+    ModelSummarizer,
+    Policy,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+)
 from agentmem.protocols import split_answer
 from agentmem.testing import ScriptedModel, WordCounter
 from agentmem.types import GeneratedIds, Message, Role
@@ -197,3 +205,20 @@ def test_what_is_quoted_in_an_answer_stays_in_it(family):
     session.append("user", "q")
 
     assert session.append("assistant", said).message.text == said
+
+
+@each_family
+def test_a_thought_that_is_cut_off_is_no_summary(family):
+    model = Saying(thinking_counter(family), *[CUT_OFF[family]] * 20)
+    policy = Policy(summarizer=ModelSummarizer(model))
+    memory = Memory.open("sqlite://", counter=thinking_counter(family), policy=policy)
+    session = memory.session("s", user="u")
+    for number in range(30):
+        session.append("user", f"The deadline {number} is on day {number}. " + "ab " * 20)
+        session.append("assistant", f"Noted {number}.")
+
+        prompt = session.assemble(budget=Budget(context=900, reply=50, summary=0.3))
+
+    assert model.requests
+    assert prompt.summaries
+    assert "T1 never" not in prompt.text
