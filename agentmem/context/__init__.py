@@ -5,6 +5,7 @@ from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
 from agentmem.context.draft import Block, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
+from agentmem.context.fitting import MAX_LEFT
 from agentmem.context.folding import author_of, checked_summary
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.packing import distinct
@@ -13,6 +14,7 @@ from agentmem.context.reuse import Before
 from agentmem.context.turns import group_turns, is_answer, legal_fork, open_calls
 
 __all__ = [
+    "MAX_LEFT",
     "Assembler",
     "Before",
     "Block",

@@ -63,6 +63,7 @@ class BranchView:
         max_hits: how many of *hits* that the window does not show are looked at; None for all.
         blocks: what was recalled for earlier prompts and is kept where it was first shown.
         must_slide: let the window slide to its low-water mark even if it still fits.
+        left: of what is not shown any more and is in no summary, what the next summary takes up.
         parent: what *summaries* were just made of, if they are not in the log.
         leave_to: let go of what stands up to this position, and no more, if the rest fits; 0 is
             nothing.
@@ -81,6 +82,7 @@ class BranchView:
     max_hits: int | None = None
     blocks: tuple[Block, ...] = ()
     must_slide: bool = False
+    left: tuple[StoredMessage, ...] = ()
     parent: "BranchView | None" = None
     leave_to: int = 0
 
@@ -91,6 +93,13 @@ class BranchView:
         gone = replaced(messages)
         told = (show(stored) for stored in messages if stored.position not in gone)
         return bool(self.summaries or self.hits) or not all(piece.is_silent for piece in told)
+
+    @property
+    def messages(self) -> list[StoredMessage]:
+        """All that was read, by position."""
+        shown = (stored for turn in self.turns for stored in turn.messages)
+        every = {stored.position: stored for stored in (*self.left, *shown)}
+        return [every[position] for position in sorted(every)]
 
 
 class Assembler:
@@ -163,7 +172,7 @@ class Assembler:
     def _start(self, view: BranchView) -> Draft:
         """Take everything that the prompt before showed, and all that is new."""
         layout = view.before.layout if view.before is not None else ()
-        messages = [stored for turn in view.turns for stored in turn.messages]
+        messages = view.messages
         gone = replaced(messages)
         shown = shown_turns(view.turns, layout, gone, unneeded(view.turns))
         rounds, core = split_turn(shown[-1]) if shown else ([], ())
@@ -275,7 +284,7 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
     folder = assembler.folder(view.pins)
     if folder is None:
         return ()
-    messages = [stored for turn in view.turns for stored in turn.messages]
+    messages = view.messages
     summaries = view.summaries
     if messages:
         known = {stored.position for stored in messages}

@@ -176,6 +176,10 @@ class Draft:
         blocks = tuple(block for block in self.blocks if block.anchor in positions)
         return replace(self, blocks=blocks)
 
+    def sums_up(self, position: int) -> bool:
+        """Whether one of the summaries covers *position*."""
+        return any(summary.first <= position <= summary.last for summary in self.summaries)
+
     @property
     def anchor(self) -> int | None:
         """Position that the current turn begins with, before which its own block stands."""

@@ -6,7 +6,7 @@ then what was recalled, then summaries; the core of the current turn is clipped 
 never give way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -31,6 +31,9 @@ from agentmem.context.window import keep_from
 from agentmem.errors import ConfigError, ContextOverflowError
 from agentmem.protocols import Discardable, Hit
 from agentmem.types import Form, Role, StoredMessage, Summary, freeze
+
+MAX_LEFT: Final = 32
+"""Messages at most that left earlier without a summary and are taken up by a later one."""
 
 _UNUSED: Final = 0.02
 """A new window is not filled up for a smaller share of the prompt than this: it takes a summary."""
@@ -396,32 +399,46 @@ def _without(draft: Draft, first: int) -> Draft:
 
 def _drop(draft: Draft, first: int) -> Draft:
     """Let the *first* units go and fold them."""
-    num_older = min(first, len(draft.older))
-    num_rounds = first - num_older
+    kept = _without(draft, first)
+    if draft.folder is None or first == 0:
+        return kept
     summaries = draft.summaries
-    for leaving in (draft.older[:num_older], draft.rounds[:num_rounds]):
-        run = _run([shown for unit in leaving for shown in unit], draft)
-        if run and draft.folder is not None:
-            summaries = draft.folder.fold(draft.branch_id, summaries, run)
-    kept = replace(
-        draft,
-        older=draft.older[num_older:],
-        rounds=draft.rounds[num_rounds:],
-        summaries=summaries,
-    )
-    return kept.with_blocks_in_place()
+    for run in _runs(draft, kept):
+        summaries = draft.folder.fold(draft.branch_id, summaries, run)
+    return replace(kept, summaries=summaries)
 
 
-def _run(leaving: list[Shown], draft: Draft) -> list[StoredMessage]:
+def _runs(draft: Draft, kept: Draft) -> Iterator[list[StoredMessage]]:
     """
-    Give the whole run of messages that a summary of *leaving* would cover.
+    Give what *kept* has left of *draft* in the runs that are to be summed up, each without a gap.
 
-    Empty where something between them was never read, as between promoted results: a summary
-    must not cover what its writer has not seen.
+    What was left earlier and is in no summary is taken up too, as far as it was read. Between two
+    runs stands what was not: a summary must not cover what its writer has not seen.
     """
-    if not leaving:
-        return []
-    positions = range(leaving[0].position, leaving[-1].position + 1)
-    run = [draft.loaded[position] for position in positions if position in draft.loaded]
-    run = [untold(stored) if stored.position in draft.replaced else stored for stored in run]
-    return run if len(run) == len(positions) else []
+    shown = {piece.position for piece in draft.window}
+    leaving = shown - {piece.position for piece in kept.window}
+    last = max(leaving, default=0)
+    left = [p for p in sorted(draft.loaded) if p < last and p not in shown and not draft.sums_up(p)]
+    begin = end = 0
+    for position in sorted(leaving.union(left[-MAX_LEFT:])):
+        if begin and not _is_known(draft, end + 1, position):
+            yield _between(draft, begin, end)
+            begin = 0
+        begin, end = begin or position, position
+    if begin:
+        yield _between(draft, begin, end)
+
+
+def _is_known(draft: Draft, position: int, end: int) -> bool:
+    """Whether all from *position* to before *end* was read, or is summed up."""
+    while position < end and position in draft.loaded:
+        position += 1
+    if position >= end:
+        return True
+    covering = [s.last for s in draft.summaries if s.first <= position <= s.last]
+    return bool(covering) and _is_known(draft, max(covering) + 1, end)
+
+
+def _between(draft: Draft, first: int, last: int) -> list[StoredMessage]:
+    run = [stored for p, stored in sorted(draft.loaded.items()) if first <= p <= last]
+    return [untold(stored) if stored.position in draft.replaced else stored for stored in run]

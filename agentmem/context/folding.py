@@ -68,13 +68,15 @@ class Folder:
         first, last = leaving[0].position, leaving[-1].position
         inside = [s for s in summaries if s.first <= last and first <= s.last]
         others = [s for s in summaries if s not in inside]
-        covered = {p for s in inside for p in range(s.first, s.last + 1)}
-        if all(stored.position in covered for stored in leaving):
+        new = [m for m in leaving if not any(s.first <= m.position <= s.last for s in inside)]
+        if not new:
             return tuple(summaries)
-        first, last = min([first, *covered]), max([last, *covered])
+        first, last = (
+            min([first, *(s.first for s in inside)]),
+            max([last, *(s.last for s in inside)]),
+        )
         passages = [line for summary in inside for line in passages_of_summary(summary)]
         names = {call.id: call.name for m in leaving for call in m.message.tool_calls}
-        new = (m for m in leaving if m.position not in covered)
         passages += passages_of_messages(new, self._zone, names)
         made = self._write(branch_id, (first, last), sorted(passages, key=_place), inside)
         kept = [*others, *(inside if made is None else (made,))]
@@ -134,17 +136,17 @@ class Folder:
     def _within_tier(self, branch_id: BranchId, summaries: list[Summary]) -> tuple[Summary, ...]:
         """Fold all but the newest into one while they are too many; drop the oldest at last."""
         while summaries and self._size(summaries) > self._max_tokens:
-            older = summaries[:-1]
-            run = _contiguous_end(older)
+            run = _contiguous(summaries[:-1]) or _contiguous(summaries)
             merged = None
-            if len(run) > 1:
+            if run:
                 ends = (run[0].first, run[-1].last)
                 lines = [line for summary in run for line in passages_of_summary(summary)]
                 merged = self._write(branch_id, ends, lines, run)
             if merged is None:
                 summaries = summaries[1:]
             else:
-                summaries = [*older[: len(older) - len(run)], merged, summaries[-1]]
+                place = summaries.index(run[0])
+                summaries[place : place + len(run)] = [merged]
         return tuple(summaries)
 
     def _size(self, summaries: Sequence[Summary]) -> int:
@@ -182,14 +184,16 @@ def author_of(summarizer: Summarizer) -> str:
     return repair_text(author) if named else name
 
 
-def _contiguous_end(summaries: Sequence[Summary]) -> list[Summary]:
-    """Give the longest end of *summaries* that covers one run without a gap."""
+def _contiguous(summaries: Sequence[Summary]) -> list[Summary]:
+    """Give the last of *summaries* that cover one run without a gap, if that is more than one."""
     run: list[Summary] = []
     for summary in reversed(summaries):
         if run and summary.last + 1 != run[0].first:
-            break
+            if len(run) > 1:
+                break
+            run = []
         run.insert(0, summary)
-    return run
+    return run if len(run) > 1 else []
 
 
 def _place(passage: Passage) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
 from agentmem.context import (
+    MAX_LEFT,
     Assembler,
     Before,
     Block,
@@ -66,6 +67,7 @@ def load_view(
         summaries=found.summaries,
         inherited=found.floor,
         blocks=found.blocks,
+        left=found.left,
     )
     view = seen_from(runtime.zone, view)
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
@@ -76,10 +78,10 @@ def load_view(
 
 def sources_of(view: BranchView) -> Sources:
     """Give what new summaries of a prompt of *view* can be made of."""
-    messages = [stored for turn in view.turns for stored in turn.messages]
+    messages = view.messages
     while view.parent is not None:
         view = view.parent
-        messages += [stored for turn in view.turns for stored in turn.messages]
+        messages += view.messages
     return Sources(messages=messages, summaries=view.summaries)
 
 
@@ -97,6 +99,7 @@ class _Found:
     pins: tuple[Pin, ...]
     summaries: tuple[Summary, ...]
     blocks: tuple[Block, ...]
+    left: tuple[StoredMessage, ...]
 
 
 def _look(
@@ -126,7 +129,25 @@ def _look(
         pins=view.pins.visible(scope, branch.id),
         summaries=_summaries(view, scope, branch, previous),
         blocks=_blocks(view, runtime, branch, previous),
+        left=_left(view, runtime, branch, previous, floor=floor),
     )
+
+
+def _left(
+    view: View, runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None, *, floor: int
+) -> tuple[StoredMessage, ...]:
+    """Read the end of what has left the window without a summary: a later one takes it up."""
+    if previous is None or runtime.policy.summarizer is None:
+        return ()
+    found: tuple[StoredMessage, ...] = ()
+    start = _window_start(previous)
+    for span in reversed(previous.layout):
+        room = MAX_LEFT - len(found)
+        first, last = max(span.first, floor + 1), min(span.last, start - 1)
+        first = max(first, last - room + 1)
+        if span.tier is None and first <= last and room:
+            found = (*view.messages.read(runtime.scope, branch.id, first, last), *found)
+    return found
 
 
 def _before(previous: AssemblyInfo) -> Before:

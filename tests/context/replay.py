@@ -13,7 +13,7 @@ from agentmem.context import (
 )
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
-from agentmem.types import AssemblyId, AssemblyInfo, BranchId, Tier
+from agentmem.types import AssemblyId, AssemblyInfo, BranchId, Span, Tier
 from tests.builders import NOON, stored
 
 
@@ -70,6 +70,17 @@ class Replay:
             )
             for anchor in anchors
         )
+
+    def hide(self, first, last, summary):
+        """Log that *first* to *last* are in no summary, and *summary* in place of the one shown."""
+        assembly = self.assemblies[-1]
+        hidden = Span(first=first, last=last, tier=None)
+        covered = Span(
+            first=summary.first, last=summary.last, tier=Tier.SUMMARY, source=summary.key
+        )
+        layout = (hidden, covered, *(s for s in assembly.layout if s.tier is not Tier.SUMMARY))
+        self.assemblies[-1] = replace(assembly, layout=layout)
+        self.summaries[summary.key] = summary
 
     def check(self):
         return check_conservation(self.assemblies, self.records, set(self.summaries))
