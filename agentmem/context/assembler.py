@@ -260,7 +260,7 @@ class Assembler:
 
     def _shared_head(self, before: Before, draft: Draft, token_ids: Sequence[int]) -> int:
         """Count what the prompt shares with *before*, which has other summaries or none."""
-        if any(span.tier is Tier.SUMMARY for span in before.layout):
+        if any(span.source is not None for span in before.layout):
             return self._renderer.shared(token_ids, draft.system_and_heading)
         # It went on with its window where this one has its summaries.
         shown = (s.first for s in before.layout if s.tier in (Tier.RECENT, Tier.CURRENT))

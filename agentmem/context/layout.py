@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agentmem.context.pieces import Shown
@@ -48,7 +48,36 @@ def lay_out(
     spans.sort(key=lambda span: span.first)
     whole = [Span(first=1, last=head, tier=None)] if head else []
     gaps = [side for gap in subtract(whole, spans) for side in split_at(gap, inherited)]
-    return tuple(sorted([*spans, *gaps], key=lambda span: span.first))
+    layout = _naming_all(sorted([*spans, *gaps], key=lambda span: span.first), summaries)
+    return tuple(layout)
+
+
+def _naming_all(layout: list[Span], summaries: Sequence[Summary]) -> list[Span]:
+    """
+    Name each summary, also one that covers only messages that are recalled.
+
+    The layout is all that the log keeps of a prompt, and the next one shows what it names.
+    """
+    named = {span.source for span in layout}
+    for summary in summaries:
+        if summary.key not in named:
+            layout = [part for span in layout for part in _naming(span, summary)]
+    return layout
+
+
+def _naming(span: Span, summary: Summary) -> list[Span]:
+    """Split *span* so that the part of it that *summary* covers too names that."""
+    if span.tier is None or span.source is not None:
+        return [span]
+    parts = [
+        part for half in split_at(span, summary.first - 1) for part in split_at(half, summary.last)
+    ]
+    return [
+        replace(part, source=summary.key)
+        if summary.first <= part.first <= part.last <= summary.last
+        else part
+        for part in parts
+    ]
 
 
 def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:

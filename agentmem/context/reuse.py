@@ -110,9 +110,8 @@ def _had_tail(before: Before) -> bool:
     return before.had_recalled and not recalled
 
 
-def _summaries(layout: Sequence[Span]) -> list[str | None]:
-    found = [span.source for span in layout if span.tier is Tier.SUMMARY]
-    return [key for index, key in enumerate(found) if index == 0 or found[index - 1] != key]
+def _summaries(layout: Sequence[Span]) -> list[str]:
+    return list(dict.fromkeys(span.source for span in layout if span.source is not None))
 
 
 def _forms(layout: Sequence[Span]) -> list[tuple[int, Form, int | None]]:

@@ -36,7 +36,7 @@ class Replay:
         """Assemble for the state of now, and log it as the store does."""
         last = self.assemblies[-1] if self.assemblies else None
         layout = last.layout if last else ()
-        keys = dict.fromkeys(s.source for s in layout if s.tier is Tier.SUMMARY)
+        keys = dict.fromkeys(s.source for s in layout if s.source is not None)
         view = BranchView(
             branch_id=BranchId(1),
             head=len(self.messages),
@@ -63,7 +63,7 @@ class Replay:
             Block(
                 anchor=anchor,
                 hits=tuple(
-                    Hit(stored=self.messages[s.first - 1], score=0.0)
+                    Hit(stored=self.messages[s.first - 1], score=0.0, times=s.times)
                     for s in layout
                     if s.tier is Tier.RETRIEVED and s.kept == anchor
                 ),

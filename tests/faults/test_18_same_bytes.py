@@ -231,3 +231,27 @@ def shown(agent):
     """Return the keys of the summaries in the last prompt, oldest first."""
     found = [span.source for span in agent.assemblies[-1].layout if span.tier is Tier.SUMMARY]
     return list(dict.fromkeys(found))
+
+
+def test_a_summary_of_messages_that_are_all_recalled_is_shown_again_and_stays():
+    """It covers messages 1 to 4; for one prompt they all stand among the recalled ones too."""
+    budget = Budget(context=301, reply=1, retrieved=150, summary=75)
+    agent = Replay(budget, policy=Policy(summarizer=SameLength()))
+    while not (agent.assemblies and shown(agent)):
+        agent.say(say("user", words(20)))
+        agent.assemble()
+    (key,) = shown(agent)
+    last = agent.summaries[key].last
+    hits = [Hit(stored=one, score=1.0) for one in agent.messages[:last]]
+    hits = [
+        replace(h, stored=replace(h.stored, message=say("user", f"x{i}")))
+        for i, h in enumerate(hits)
+    ]
+
+    one = agent.assemble(hits)
+    again = agent.assemble(hits)
+
+    assert len(one.recalled) == last
+    assert again.token_ids == one.token_ids
+    assert [summary.key for summary in agent.assemble().summaries] == [key]
+    assert agent.check() == ()
