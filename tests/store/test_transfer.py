@@ -44,7 +44,7 @@ def account(store, scope, key="trip"):
     branches = store.sessions.branches(scope, info.id)
     order = {branch.id: place for place, branch in enumerate(branches)}
     return {
-        "session": replace(info, id=0, main=0, scope=Scope()),
+        "session": replace(info, id=0, main=0, line=0, scope=Scope()),
         "branches": [
             replace(b, id=order[b.id], session_id=0, parent=order.get(b.parent)) for b in branches
         ],
