@@ -70,7 +70,8 @@ def seen_from(zone: tzinfo, view: BranchView) -> BranchView:
         return view
     turns = (Turn(messages=tuple(_in(zone, turn.messages))) for turn in view.turns)
     blocks = (replace(block, hits=hits_in(zone, block.hits)) for block in view.blocks)
-    return replace(view, turns=tuple(turns), blocks=tuple(blocks))
+    left = tuple(_in(zone, view.left))
+    return replace(view, turns=tuple(turns), blocks=tuple(blocks), left=left)
 
 
 def hits_in(zone: tzinfo, hits: Sequence[Hit]) -> tuple[Hit, ...]:

@@ -1,6 +1,7 @@
 """What leaves the window is summed up, in one range, however little leaves at a time."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -256,3 +257,18 @@ def test_the_current_question_is_shown_and_its_range_is_named_once():
             prompt = session.assemble()
             assert session.check() == ()
     assert hidden(prompt) == []
+
+
+def test_what_is_taken_up_later_has_the_day_of_the_user_s_time_zone():
+    budget = Budget(context=300, reply=20, low_water=1.0, summary=0.5, retrieved=0)
+    noon = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    with Memory.open(
+        "sqlite://", counter=WordCounter(), budget=budget, timezone="Pacific/Kiritimati"
+    ) as memory:
+        session = memory.session("s")
+        for number in range(60):
+            session.append("user", f"Room {number} a b c", created_at=noon)
+            prompt = session.assemble()
+
+    (text,) = (m.text for m in prompt.messages if m.text.startswith("Summary"))
+    assert text.count("2026-05-02] user: ") == len(text.split("\n")) - 1
