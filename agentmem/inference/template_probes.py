@@ -52,6 +52,7 @@ _QUESTIONS: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"parallel": True},),
     ({"text_with_calls": True},),
     ({"loose_results": True},),
+    ({"late_results": True},),
     ({"any_first": True},),
 )
 

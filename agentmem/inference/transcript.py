@@ -72,6 +72,8 @@ class Traits:
         text_with_calls: text beside calls in one message. Else it is a message of its own before
             them, if it may be, or all of it is text.
         loose_results: the tool role for a result whose call is written as text or not shown.
+        late_results: the tool role for a result that something else stands before than its calls
+            and their results.
         thoughts: what the model thought, in a field of its own, which is shown where the template
             wants it; mostly to the tool loop that it belongs to.
         thoughts_beside_all: also in a message with both calls and text.
@@ -86,6 +88,7 @@ class Traits:
     parallel: bool = False
     text_with_calls: bool = False
     loose_results: bool = False
+    late_results: bool = False
     thoughts: bool = False
     thoughts_beside_all: bool = False
 
@@ -110,6 +113,8 @@ class Transcript:
         self._structured: dict[str, Calls] = {}
         self._round = _Round(())
         self._results: list[tuple[Message, str]] = []
+        self._has_gone_on = True
+        """Whether the results that are written now come after something else than their calls."""
 
     def add(self, message: Message, content: str, thought: str = "") -> None:
         """Add *message*, whose text is shown as *content*, and which *thought* came before."""
@@ -180,6 +185,8 @@ class Transcript:
     def _add_results(self) -> None:
         """Write the results that have come since the last other message."""
         results, self._results = self._results, []
+        last = self._entries[-1] if self._entries else {}
+        self._has_gone_on = last.get("role") != "tool" and "tool_calls" not in last
         if any(not self._shows_id(message) for message, _ in results):
             results.sort(key=lambda result: self._round.place(result[0]))
         for message, content in results:
@@ -190,7 +197,13 @@ class Transcript:
 
     def _shows_id(self, message: Message) -> bool:
         form = self._structured.get(message.tool_call_id or "")
-        return form is not None and form.shows_ids
+        return form is not None and form.shows_ids and not self._is_text(message)
+
+    def _is_text(self, message: Message) -> bool:
+        """Whether a result comes too late for the tool role, though its call has its own form."""
+        is_late = self._has_gone_on or not self._round.has(message)
+        is_structured = (message.tool_call_id or "") in self._structured
+        return is_structured and is_late and not self._traits.late_results
 
     def _label(self, message: Message) -> str:
         """Name the call that a result answers, for a reader who would take it for another's."""
@@ -207,7 +220,8 @@ class Transcript:
         call_id = message.tool_call_id or ""
         form = self._structured.get(call_id)
         # Where user and assistant take turns, the answer to a call that is text is a turn too.
-        if form is None and not (self._traits.loose_results and self._traits.repeats):
+        is_loose = self._traits.loose_results and self._traits.repeats
+        if self._is_text(message) or (form is None and not is_loose):
             return _entry("user", f"<tool_response>\n{content}\n</tool_response>")
         call = self._calls.get(call_id)
         name = message.name or (call.name if call else "tool")
@@ -245,6 +259,10 @@ class _Round:
     def place(self, result: Message) -> int:
         """Return which call *result* answers; a number behind the last for one of another round."""
         return self._places.get(result.tool_call_id or "", len(self._places))
+
+    def has(self, result: Message) -> bool:
+        """Whether *result* answers one of these calls."""
+        return result.tool_call_id in self._places
 
     def takes(self, result: Message) -> bool:
         """Whether *result*, written next, stands in the place of its call."""

@@ -165,3 +165,32 @@ def test_the_ends_of_messages_are_known_where_results_are_in_order():
         start = counter.render(messages[:count], add_generation_prompt=False)
         assert len(start.token_ids) == end
     assert counter.render([U, calls("a", "b"), result("b"), result("a")]).ends is None
+
+
+STRICT = (
+    "{% set ns = namespace(open=false) %}{% for m in messages %}"
+    "{% if m.role == 'tool' and not ns.open %}{{ raise_exception('no call') }}{% endif %}"
+    "{% set ns.open = m.role == 'tool' or m.tool_calls is not undefined %}"
+    "{% endfor %}"
+)
+
+
+def test_a_late_result_is_a_text_where_the_template_refuses_it_and_calls_keep_their_form():
+    tokenizer = kind_tokenizer("chatml")
+    tokenizer.chat_template = STRICT + HERMES
+    counter = ChatTokenizer(tokenizer)
+    messages = [U, calls("a", "b"), result("a"), A, result("b"), V]
+
+    rendered = counter.render(messages)
+
+    assert counter._template.traits.calls is not None
+    assert '<|im_start|>assistant\n{"name": "balance", "arguments": ' in rendered.text
+    assert "user\n<tool_response>\n" in rendered.text.partition("R-a")[2]
+    assert "R-b" in rendered.text
+    assert counter.decode(rendered.token_ids) == rendered.text
+
+
+def test_other_templates_have_late_results_in_the_tool_role():
+    assert counter_of("hermes")._template.traits.late_results
+    text = counter_of("hermes").render([U, calls("a"), A, result("a"), V]).text
+    assert "<|im_start|>tool\nR-a" in text
