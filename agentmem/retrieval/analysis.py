@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from agentmem.retrieval.stemming import Stems, languages_of_script, script_of, spellings
+from agentmem.retrieval.stemming import (
+    OWN_LETTERS,
+    Stems,
+    languages_of_script,
+    script_of,
+    spellings,
+)
 from agentmem.retrieval.stop_words import LATIN_LANGUAGES, STOP_CHARACTERS, STOP_PAIRS, STOP_WORDS
 from agentmem.types.words import LETTER, UNSPACED, WORD, clusters, normalize
 
@@ -125,11 +131,16 @@ class _Spoken:
         script = script_of(word)
         if script not in self._known:
             spoken = languages_of_script(word)
-            self._known[script] = max(spoken, key=self._num_stop_words)
+            self._known[script] = max(spoken, key=self._evidence)
         return self._known[script]
 
-    def _num_stop_words(self, language: str) -> int:
-        return sum(word in STOP_WORDS.get(language, ()) for word in self._words)
+    def _evidence(self, language: str) -> int:
+        stop_words = STOP_WORDS.get(language, frozenset())
+        letters = OWN_LETTERS.get(language)
+        return sum(
+            word in stop_words or (letters is not None and letters.search(word) is not None)
+            for word in self._words
+        )
 
 
 def language_of(words: Sequence[str]) -> str | None:

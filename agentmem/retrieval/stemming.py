@@ -21,6 +21,8 @@ _OTHER: Final = (
 )
 """Syriac, Thaana, N'Ko, the other scripts of India, Tibetan, Georgian, Mongolian and more."""
 
+_IN_ARABIC_SCRIPT: Final = ("arabic", "persian", "urdu", "kurdish")
+
 # The script's name, its letters, and the languages that are tried for it, the first by default.
 _SCRIPTS: Final = tuple(
     (script, re.compile(f"[{letters}]"), languages)
@@ -29,8 +31,12 @@ _SCRIPTS: Final = tuple(
         ("cyrillic", "\u0400-\u052f\u1c80-\u1c8f\u2de0-\u2dff\ua640-\ua69f", ("russian",)),
         ("armenian", "\u0530-\u058f", ("armenian",)),
         ("hebrew", "\u0590-\u05ff", ("hebrew",)),
-        ("arabic", "\u0600-\u06ff\u0750-\u077f\u0870-\u08ff", ("arabic", "persian", "urdu")),
-        ("devanagari", "\u0900-\u097f\ua8e0-\ua8ff", ("hindi", "nepali")),
+        (
+            "arabic",
+            "\u0600-\u06ff\u0750-\u077f\u0870-\u08ff",
+            ("arabic", "persian", "urdu", "kurdish"),
+        ),
+        ("devanagari", "\u0900-\u097f\ua8e0-\ua8ff", ("hindi", "nepali", "marathi")),
         ("bengali", "\u0980-\u09ff", ("bengali",)),
         ("tamil", "\u0b80-\u0bff", ("tamil",)),
         ("ethiopic", "\u1200-\u139f\u2d80-\u2ddf\uab00-\uab2f", ("amharic",)),
@@ -52,6 +58,9 @@ _TYPED: Final = {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
 _UMLAUTS: Final = re.compile(f"[{''.join(_TYPED)}]")
 _TYPED_UMLAUTS: Final = re.compile("(?<![aeq])([aou])e(?![aeiou])")
 _WITH_UMLAUTS: Final = ("german", "swedish", "finnish")
+
+OWN_LETTERS: Final = {"kurdish": re.compile("[ەێۆڕڵۋېۇۈ]")}
+"""What no other language of the script has: Kurdish and Uyghur."""
 
 _MARK: Final = re.compile(f"[{MARKS}]")
 _HAS_DIGIT: Final = re.compile(r"\d")
@@ -88,8 +97,8 @@ class Stems:
             if language in _PREFIXES:
                 yield _PREFIXES[language].sub("", bare)
             if language not in ("hebrew", "arabic"):
-                # A short word may have become one of three letters by its ending.
-                shortest = 2 if len(letters) <= min(_STEM_LETTERS) else 0
+                # A short word may have become one of four letters by its ending.
+                shortest = 2 if len(letters) <= _STEM_LETTERS[1] else 0
                 lengths = [n for n in (shortest, *_STEM_LETTERS) if n and n <= max(len(letters), 3)]
                 yield from (f"{letters[:length]}*" for length in lengths)
 
