@@ -7,8 +7,7 @@ as the value is built, and not where it is used much later.
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from datetime import date, datetime
+from dataclasses import fields
 from enum import StrEnum
 from functools import cache
 from operator import index
@@ -17,8 +16,6 @@ from typing import Any, Final, NewType, Union, get_args, get_origin
 from agentmem.errors import InvalidInputError
 
 Check = Callable[[Any], Any]
-
-_PLAIN = {bool, bytes, datetime, date}
 
 
 class Checked:
@@ -77,10 +74,10 @@ def _check_of(hint: Any) -> tuple[frozenset[type], Check]:
         return _BUILTIN[hint]
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return frozenset({hint}), _enum(hint)
-    if hint in _PLAIN or is_dataclass(hint):
+    is_class = isinstance(hint, type) and hint is not Any
+    if is_class and not getattr(hint, "_is_protocol", False):
         return frozenset({hint}), _instance(hint)
-    is_protocol = getattr(hint, "_is_protocol", False)
-    return frozenset(), _protocol(hint) if is_protocol else lambda given: given
+    return frozenset(), _protocol(hint) if is_class else lambda given: given
 
 
 def _check_of_many(origin: Any, inner: tuple[Any, ...]) -> tuple[frozenset[type], Check]:

@@ -72,7 +72,15 @@ def build(value):
     fixed = FIXED.get(value.__name__)
     if fixed is None:
         fixed = {field.name: sample(field.type) for field in dataclasses.fields(value)}
+        fixed = {
+            name: one for name, one in fixed.items() if one is not None or is_needed(value, name)
+        }
     return value(**fixed)
+
+
+def is_needed(value, name):
+    field = next(field for field in dataclasses.fields(value) if field.name == name)
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def fits(held, hint):  # noqa: PLR0911 - one for each kind of annotation
