@@ -123,8 +123,9 @@ class History:
 
     def assemblies(self) -> tuple[AssemblyInfo, ...]:
         """Read the account of each prompt of this branch, oldest first."""
-        every = self._store.ledger.assemblies(self._scope, self.branch.session_id)
-        return tuple(assembly for assembly in every if assembly.branch_id == self._branch_id)
+        return self._store.ledger.assemblies(
+            self._scope, self.branch.session_id, branch_id=self._branch_id
+        )
 
     def summaries(self) -> tuple[Summary, ...]:
         """Read all summaries that prompts of this branch showed first, by what they cover."""

@@ -58,6 +58,7 @@ _OF_SESSION: Final = (
     .where(BranchRow.session_id == bindparam("session"))
     .order_by(AssemblyRow.id)
 )
+_OF_BRANCH: Final = _OF_SESSION.where(AssemblyRow.branch_id == bindparam("branch"))
 _TRUNCATIONS: Final = (
     select(TruncationRow.__table__, AssemblyRow.branch_id, AssemblyRow.created_at)
     .join(AssemblyRow, AssemblyRow.id == TruncationRow.assembly_id)
@@ -221,17 +222,21 @@ class Ledger:
 
         return frozenset(self._database.read(work))
 
-    def assemblies(self, scope: Scope, session_id: SessionId) -> tuple[AssemblyInfo, ...]:
+    def assemblies(
+        self, scope: Scope, session_id: SessionId, *, branch_id: BranchId | None = None
+    ) -> tuple[AssemblyInfo, ...]:
         """
-        Give all prompts of a session, oldest first.
+        Give all prompts of a session, or of one of its branches, oldest first.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
         """
+        statement = _OF_SESSION if branch_id is None else _OF_BRANCH
+        keys = {"session": session_id} | ({} if branch_id is None else {"branch": branch_id})
 
         def work(connection: Connection) -> Sequence[AnyRow]:
             find_branches(connection, scope, session_id)
-            return connection.execute(_OF_SESSION, {"session": session_id}).all()
+            return connection.execute(statement, keys).all()
 
         return tuple(to_info(row) for row in self._database.read(work))
 
