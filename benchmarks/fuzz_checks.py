@@ -184,7 +184,9 @@ def _letters(who: str | None, text: str) -> str:
         return ("T" if "tool" in first else "") + ("P" if "subtask" in first else "")
     if who.startswith("tool") or "(tool" in who:
         return "T"
-    if who.startswith(("assistant", "subtask")):
+    if who.startswith("subtask"):
+        return "APT"  # what it handed back as the result of a call is its own word for it
+    if who.startswith("assistant"):
         return "AP"
     return "U" if who.startswith(("user", "bob")) else ""
 

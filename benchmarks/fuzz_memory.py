@@ -27,7 +27,7 @@ from agentmem.errors import (
 )
 from agentmem.retrieval import HybridRetriever
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Inherit, Message, Origin, PinScope
+from agentmem.types import Inherit, Message, Origin, PinScope, Role
 
 _DEPTH = 2
 _COUNTER = WordCounter()
@@ -73,6 +73,8 @@ class Player:
             (self.answer_late, 2),
             (self.change_pins, 2),
             (self.delete, 1 if depth == 0 else 0),
+            (self.edit, 1 if depth == 0 else 0),
+            (self.regenerate, 1 if depth == 0 else 0),
             (lambda: self.subtask(depth), 3 if depth < _DEPTH else 0),
             (self.slide, 1),
             (self.repeat, 1),
@@ -189,6 +191,23 @@ class Player:
         head = self.branch.branch.head
         if head:
             self.branch.delete_message(self.rng.randrange(1, head + 1))
+
+    def edit(self) -> None:
+        """Say an earlier question in another way, and go on from there."""
+        asked = [one.position for one in self.branch.messages() if one.message.role is Role.USER]
+        if asked:
+            text = self.talk.question(self.talk.size())
+            self.branch.edit(self.rng.choice(asked), text)
+
+    def regenerate(self) -> None:
+        try:
+            reply = self._prompt(lambda: self.branch.regenerate(budget=self.budget))
+        except InvalidInputError:
+            self.faults["nothing_asked"] += 1
+            return
+        if reply is not None:
+            self.faults["prompts"] += 1
+            self.faults.update(check_prompt(reply.prompt, self._said(reply.prompt.head)))
 
     def slide(self) -> None:
         self._prompt(lambda: self.branch.fold(budget=self.budget))
