@@ -1,21 +1,42 @@
 """
 The coroutine forms: the synchronous code, in a thread. There is no second copy of it.
 
+Waiting for a token of a local model holds no thread; its chunks are awaited.
+
 A call that writes is one transaction, so a cancelled ``await`` finds it done or not begun; a thread
 that has begun cannot be stopped, so mostly it is done: give it a client key and repeat it. A reply
 that is cancelled ends its generation and gives its KV blocks back before the cancellation goes on.
 """
 
 import asyncio
+import contextvars
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agentmem.memory.replying import ReplyStream
+from agentmem.protocols import Chunk
 from agentmem.types import Prompt, Reply
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
+
+_MAX_THREADS = 256
+"""Threads that wait for databases and models of other makers; one is made when none is free."""
+
+
+@cache
+def _threads(_process: int) -> ThreadPoolExecutor:
+    """
+    Return the threads of this process, which a fork of it does not have.
+
+    They are not the event loop's own: its few threads would keep each other waiting, and
+    everything else that the program runs in them.
+    """
+    return ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="agentmem")
 
 
 def in_thread(
@@ -35,14 +56,30 @@ async def finished(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     """
     Run *work* in a thread; when cancelled, wait for it first.
 
-    A thread cannot be stopped, and whoever cancels must not find it still writing.
+    A thread cannot be stopped, and the code that runs next must not find it still writing.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    call = partial(contextvars.copy_context().run, partial(work, *args, **kwargs))
+    running = asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), call)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        await _settled(running)
         raise
+
+
+async def _settled(running: "asyncio.Future[Any]") -> None:
+    """
+    Wait for *running*, however often the task is cancelled meanwhile.
+
+    A cancel scope of anyio, which web frameworks end requests with, cancels at each await.
+    """
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            continue
+    if not running.cancelled():
+        running.exception()  # it was seen
 
 
 class AsyncReplyStream:
@@ -70,15 +107,31 @@ class AsyncReplyStream:
         return self
 
     async def __anext__(self) -> str:
+        stream = self._stream
+        is_native = hasattr(stream.chunks, "__anext__")
         try:
-            # StopIteration cannot be raised into a future, so the end is a value here.
-            piece = await finished(next, self._stream, None)
+            while not stream.is_over:
+                # StopIteration cannot be raised into a future, so the end is a value here.
+                text = await (self._next() if is_native else finished(next, stream, None))
+                if text:
+                    return text
         except asyncio.CancelledError:
             await self.aclose()
             raise
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
+        raise StopAsyncIteration
+
+    async def _next(self) -> str:
+        """Wait for a chunk without a thread; only the store, at the end, needs one."""
+        stream = self._stream
+        try:
+            chunk = await anext(cast("AsyncIterator[Chunk]", stream.chunks), None)
+        except Exception:
+            await self.aclose()
+            raise
+        if chunk is None:
+            await self.aclose()
+            return ""
+        return stream.take(chunk) if chunk.result is None else await finished(stream.take, chunk)
 
     async def finish(self) -> Reply:
         """Read to the end and give the reply."""

@@ -74,8 +74,10 @@ class Conversation(Writing):
             AdmissionError: prompt and answer can never fit the model or its memory.
             QueueFullError: too many requests wait for the model already.
             DeadlineError: there was no token in *timeout_s*; raised by the iterator.
+            StoreError: the memory is closed, or the database failed.
         """
         model = self._runtime.need_model()
+        self._runtime.replies.require_open()
         check_turn(priority, timeout_s)
         wanted = wanted_recall(self._runtime, query, hits)
         budget = self._runtime.budget_for(budget)
@@ -86,7 +88,9 @@ class Conversation(Writing):
         prompt = self._assemble_and_look_ahead(budget, wanted)
         chunks = model.stream(self._request(prompt, sampling, priority, timeout_s))
         save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
-        return ReplyStream(prompt, chunks, save, self._pin_what_is_to_stay, split=self._split)
+        done = self._pin_what_is_to_stay
+        stream = ReplyStream(prompt, chunks, save, done, split=self._split)
+        return self._runtime.replies.add(stream)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,

@@ -14,6 +14,7 @@ from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import checked_budget, checked_retriever
 from agentmem.memory.background import Background
 from agentmem.memory.clocks import check_clock, zone_of
+from agentmem.memory.running import RunningReplies
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import (
@@ -60,6 +61,7 @@ class Memory:
         self._timezone = timezone
         self._date = date
         self._background = Background()
+        self._replies = RunningReplies()
 
     @classmethod
     def open(  # noqa: PLR0913 - the facade is where everything meets
@@ -287,12 +289,16 @@ class Memory:
     aexport = in_thread(export)
     aload = in_thread(load)
 
-    def close(self) -> None:
+    def close(self, *, timeout_s: float = 0.0) -> None:
         """
         Close the database; model and embedder belong to the caller and stay loaded.
 
-        A fold in the background that is not done within some seconds is given up.
+        No new reply begins. Replies that run have *timeout_s* seconds to come to their end; then
+        they are ended, and what they have said until then is stored. Other calls that are at work
+        are waited for. A background compaction that is not done within some seconds is given up.
+        It can be called twice, and by several threads.
         """
+        self._replies.close(timeout_s)
         self._background.close()
         if self._recall is not None:
             self._recall.close()
@@ -324,4 +330,5 @@ class Memory:
             policy=self._policy,
             recall=self._recall,
             background=self._background,
+            replies=self._replies,
         )

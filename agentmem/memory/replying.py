@@ -1,11 +1,14 @@
 """One reply: the model's chunks on their way to the caller, and the answer into the store."""
 
-from collections.abc import Callable, Generator, Iterator
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Self
 
 from agentmem.errors import ConfigError
 from agentmem.memory.arguments import thought_and_answer
-from agentmem.protocols import ChunkStream
+from agentmem.protocols import Chunk, ChunkStream
 from agentmem.types import (
     FinishReason,
     GeneratedIds,
@@ -32,15 +35,15 @@ class ReplyStream:
     """
     The text of a reply as it is generated: an iterator over pieces of text.
 
-    All that the model says comes, thoughts with their marks too, as it comes. In `reply` and in
-    the store they are apart: its text is the answer, and its message has a `ReasoningPart`.
-
     After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
     ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; what
     was said until then is stored as a partial answer, which another answer to the same turn takes
-    the place of in prompts, and `reply` stays unset. An answer whose time
-    is over in the middle ends as a whole one does: it is stored and `reply` has it, with
-    `FinishReason.ABORT`. Where nothing was said nothing is stored.
+    the place of in prompts, and `reply` stays unset. An answer whose time is over in the middle
+    ends as a whole one does: it is stored and `reply` has it, with `FinishReason.ABORT`. Where
+    nothing was said nothing is stored.
+
+    It can be closed from any thread, also while another waits for the next piece: that thread's
+    iteration ends, and what it has read is stored once, before `close()` returns.
 
     Args:
         prompt: what is answered.
@@ -65,7 +68,12 @@ class ReplyStream:
         self._given: Message | None = None
         self._save = save
         self._saved = saved
-        self._pieces = self._run(chunks)
+        self._chunks = chunks
+        # The thread that waits for a chunk holds it. A signal handler may close the stream in
+        # the middle of that, in the same thread.
+        self._reading = threading.RLock()
+        self._said: list[str] = []
+        self._is_closing = self._is_left = self._is_over = False
 
     @property
     def reply(self) -> Reply:
@@ -83,7 +91,16 @@ class ReplyStream:
         return self
 
     def __next__(self) -> str:
-        return next(self._pieces)
+        with self._reading:
+            while not self._is_over:
+                try:
+                    text = self._step()
+                except BaseException:
+                    self._leave()
+                    raise
+                if text:
+                    return text
+        raise StopIteration
 
     def __enter__(self) -> Self:
         return self
@@ -91,25 +108,79 @@ class ReplyStream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Cancel what is still running; safe to call twice."""
-        self._pieces.close()
+    def __del__(self) -> None:
+        if not getattr(self, "_is_over", True) and not sys.is_finalizing():
+            self.close()
 
-    def _run(self, chunks: ChunkStream) -> Generator[str]:
-        said: list[str] = []
-        try:
-            for chunk in chunks:
-                if chunk.result is not None:
-                    self._finish(chunk.result)
-                if chunk.text:
-                    said.append(chunk.text)
-                    yield chunk.text
-        except BaseException:
-            # Left early, interrupted, or failed: what the caller has read was said.
-            chunks.close()
-            if self._reply is None and (stored := self._keep_half("".join(said))) is not None:
-                self._saved(stored)
-            raise
+    @property
+    def chunks(self) -> ChunkStream:
+        """What the model gives, for an event loop that waits for it without a thread."""
+        return self._chunks
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._is_over
+
+    def close(self) -> None:
+        """Cancel what is still running, and store what was said; safe to call twice."""
+        self._is_closing = True
+        if not self._is_over:
+            self._close_chunks()
+        with self._reading:
+            self._leave()
+
+    def take(self, chunk: Chunk) -> str:
+        """
+        Return the text of *chunk*, which stands next; the last one stores the answer.
+
+        Raises:
+            StoreError, ConfigError: the answer could not be stored, or the policy failed on it.
+        """
+        with self._reading:
+            result = chunk.result
+            is_whole = result is not None and result.finish_reason is not FinishReason.ABORT
+            if self._is_over or (self._is_closing and not is_whole):
+                return ""
+            try:
+                if result is not None:
+                    self._finish(result)
+                    self._is_over = True
+            except BaseException:
+                self._leave()
+                raise
+            self._said.append(chunk.text)
+            return chunk.text
+
+    def _step(self) -> str:
+        """Wait for one chunk; the end of the chunks without a result is that of a closed stream."""
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            self._leave()
+            return ""
+        text = self.take(chunk)
+        if self._is_closing:
+            self._leave()
+        return text
+
+    def _leave(self) -> None:
+        """End, once, and store what was said if that was not the whole answer."""
+        with self._reading:
+            if self._is_over or self._is_left:
+                return
+            self._is_left = True
+            try:
+                self._close_chunks()
+                stored = None if self._reply is not None else self._keep_half("".join(self._said))
+                if stored is not None:
+                    self._saved(stored)
+            finally:
+                self._is_over = True
+
+    def _close_chunks(self) -> None:
+        # A generator cannot be closed while another thread is in it: that thread closes it.
+        with contextlib.suppress(ValueError):
+            self._chunks.close()
 
     def _finish(self, result: Generation) -> None:
         origin = Origin.CUT if result.finish_reason is FinishReason.ABORT else Origin.SAID

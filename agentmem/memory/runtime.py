@@ -12,6 +12,7 @@ from agentmem.errors import ConfigError, IndexFileError
 from agentmem.memory.arguments import checked_budget
 from agentmem.memory.background import Background
 from agentmem.memory.clocks import moment_in, zone_of
+from agentmem.memory.running import RunningReplies
 from agentmem.protocols import LanguageModel, Recall, TokenCounter, counter_at
 from agentmem.store import Store
 from agentmem.types import MessageId, Scope, SessionInfo
@@ -35,6 +36,7 @@ class Runtime:
     """Whether it is a user's, so that a time without one is taken for one of it."""
 
     background: Background = field(default_factory=Background)
+    replies: RunningReplies = field(default_factory=RunningReplies)
 
     def moment(self, said_at: datetime | None) -> datetime | None:
         """

@@ -10,8 +10,8 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -163,6 +163,8 @@ class Database:
         self.is_memory = is_memory(url)
         self._pid = os.getpid()
         self._is_closed = False
+        self._in_use = 0
+        self._unused = threading.Condition()
         is_postgres = url.get_backend_name() == "postgresql"
         self._turn = threading.Lock() if self.is_memory else nullcontext()
         if is_postgres:
@@ -192,9 +194,17 @@ class Database:
         return self._engine
 
     def close(self) -> None:
-        """Close every connection that is not in use; nothing can be read or written any more."""
-        self._is_closed = True
-        self._engine.dispose()
+        """
+        Close every connection; nothing can be read or written any more.
+
+        What is being read or written is waited for, as long as for a lock: closing a connection
+        that another thread uses ends the process. A database in memory is left to that thread.
+        """
+        with self._unused:
+            self._is_closed = True
+            is_unused = self._unused.wait_for(lambda: self._in_use == 0, BUSY_TIMEOUT_S)
+        if is_unused or not self.is_memory:
+            self._engine.dispose()
 
     def forget_deleted(self) -> None:
         """
@@ -204,9 +214,9 @@ class Database:
         until the last connection to the database is closed.
         """
         is_file = self._engine.dialect.name == "sqlite" and not self.is_memory
-        # Whoever closed it since the deletion has closed the log too.
+        # Closing the database has closed the log too.
         if is_file and not self._is_closed:
-            with translated(self.place):
+            with self._used(), translated(self.place):
                 raw = self._engine.raw_connection()
                 try:
                     raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -246,11 +256,27 @@ class Database:
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         self._leave_connections_of_a_parent_process()
+        with self._used():
+            return self._retried(engine, work)
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """Keep the connections from being closed."""
+        with self._unused:
+            if self._is_closed:
+                raise StoreError("this store is closed: open it again")
+            self._in_use += 1
+        try:
+            yield
+        finally:
+            with self._unused:
+                self._in_use -= 1
+                self._unused.notify_all()
+
+    def _retried(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         deadline = time.monotonic() + BUSY_TIMEOUT_S
         attempt = 0
         while True:
-            if self._is_closed:
-                raise StoreError("this store is closed: open it again")
             with translated(self.place):
                 try:
                     return self._once(engine, work)
@@ -283,4 +309,5 @@ class Database:
         """Two processes must not talk over one connection: a forked child opens its own."""
         if os.getpid() != self._pid and not self.is_memory:
             self._pid = os.getpid()
+            self._in_use, self._unused = 0, threading.Condition()
             self._engine.dispose(close=False)
