@@ -10,7 +10,7 @@ from agentmem.memory.aio import AsyncReplyStream, finished
 from agentmem.memory.answerable import find_answer, give_again, make_answerable
 from agentmem.memory.arguments import bounded_sampling, check_turn
 from agentmem.memory.recalling import wanted_recall
-from agentmem.memory.replying import ReplyStream
+from agentmem.memory.replying import ReplyStream, Save
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
 from agentmem.protocols import GenerationRequest, Hit, split_answer
@@ -77,7 +77,6 @@ class Conversation(Writing):
             StoreError: the memory is closed, or the database failed.
         """
         model = self._runtime.need_model()
-        self._runtime.replies.require_open()
         check_turn(priority, timeout_s)
         wanted = wanted_recall(self._runtime, query, hits)
         budget = self._runtime.budget_for(budget)
@@ -86,11 +85,10 @@ class Conversation(Writing):
         if given is not None:
             return self._give_again(given, budget)
         prompt = self._assemble_and_look_ahead(budget, wanted)
-        chunks = model.stream(self._request(prompt, sampling, priority, timeout_s))
         save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
-        done = self._pin_what_is_to_stay
-        stream = ReplyStream(prompt, chunks, save, done, split=self._split)
-        return self._runtime.replies.add(stream)
+        return self._begin(
+            model, self._request(prompt, sampling, priority, timeout_s), prompt, save
+        )
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
@@ -184,6 +182,13 @@ class Conversation(Writing):
         ) as stream:
             return await stream.finish()
 
+    def _begin(
+        self, model: LanguageModel, request: GenerationRequest, prompt: Prompt, save: Save
+    ) -> ReplyStream:
+        chunks, done = model.stream(request), self._pin_what_is_to_stay
+        stream = ReplyStream(prompt, chunks, save, done, split=self._split)
+        return self._runtime.replies.add(stream)
+
     def _request(
         self, prompt: Prompt, sampling: Sampling, priority: int, timeout_s: float | None
     ) -> GenerationRequest:
@@ -206,6 +211,7 @@ class Conversation(Writing):
         self, text: str | None, client_key: str | None
     ) -> tuple[StoredMessage | None, StoredMessage | None]:
         """Store what is to be answered, None for what stands last, and find its answer."""
+        self._runtime.replies.require_open()
         if text is not None:
             asked = self.append(Role.USER, text, client_key=client_key)
             return asked, self._answer_to(asked, client_key)
