@@ -13,7 +13,7 @@ from agentmem.memory.recalling import wanted_recall
 from agentmem.memory.replying import ReplyStream, Save
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
-from agentmem.protocols import GenerationRequest, Hit, split_answer
+from agentmem.protocols import GenerationRequest, Hit, LanguageModel, split_answer
 from agentmem.types import BranchId, Message, Origin, Prompt, Reply, Role, StoredMessage
 
 _DEFAULT_SAMPLING = Sampling()
