@@ -182,7 +182,7 @@ class Conversation(Writing):
         ) as stream:
             return await stream.finish()
 
-    def _begin(
+    def _start_reply(
         self, model: LanguageModel, request: GenerationRequest, prompt: Prompt, save: Save
     ) -> ReplyStream:
         chunks, done = model.stream(request), self._pin_what_is_to_stay
