@@ -86,7 +86,7 @@ class Conversation(Writing):
             return self._give_again(given, budget)
         prompt = self._assemble_and_look_ahead(budget, wanted)
         save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
-        return self._begin(
+        return self._start_reply(
             model, self._request(prompt, sampling, priority, timeout_s), prompt, save
         )
 
