@@ -64,8 +64,7 @@ class Conversation(Writing):
         error; one that has some ends with them, is stored, and has `FinishReason.ABORT`.
 
         Raises:
-            InvalidInputError: an argument is not what it can be, or nothing has been said yet;
-                nothing was stored.
+            InvalidInputError: a wrong argument, or nothing has been said yet; nothing was stored.
             TranscriptError: there is no *text*, and what was said last has its answer.
             ConflictError: *client_key* was used for another text, or the talk has gone on since
                 without an answer.
@@ -74,7 +73,7 @@ class Conversation(Writing):
             AdmissionError: prompt and answer can never fit the model or its memory.
             QueueFullError: too many requests wait for the model already.
             DeadlineError: there was no token in *timeout_s*; raised by the iterator.
-            StoreError: the memory is closed, or the database failed.
+            StoreError: the memory is closed.
         """
         model = self._runtime.need_model()
         check_turn(priority, timeout_s)
@@ -86,9 +85,8 @@ class Conversation(Writing):
             return self._give_again(given, budget)
         prompt = self._assemble_and_look_ahead(budget, wanted)
         save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
-        return self._start_reply(
-            model, self._request(prompt, sampling, priority, timeout_s), prompt, save
-        )
+        request = self._request(prompt, sampling, priority, timeout_s)
+        return self._start_reply(model, request, prompt, save)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
