@@ -225,6 +225,7 @@ def test_a_pin_made_of_any_message_goes_with_that_one(url):  # noqa: F811
 
 @pytest.mark.parametrize("scope", [None, *PinScope])
 def test_a_pin_can_be_deleted_with_all_its_versions(session, memory, scope):
+    session.append("assistant", "welcome")
     session.pin("a", f"{NEEDLE} one", scope=scope)
     session.pin("a", "two", scope=scope)
     session.pin("b", "stays")
@@ -252,6 +253,7 @@ def test_an_automatic_pin_can_be_deleted_and_its_message_stays(session):
 
 
 def test_a_subtasks_pin_can_be_deleted_after_its_end(session, memory):
+    session.append("assistant", "welcome")
     session.pin("a", "the session's")
     with session.subtask("t") as task:
         task.pin("a", NEEDLE)
