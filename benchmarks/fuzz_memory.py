@@ -61,6 +61,8 @@ class Player:
         self.budget = budget
         self.faults = faults
         self.rng = talk.rng
+        self.floor = 0
+        """Position up to which the branch does not see its parent's messages."""
 
     def play(self, steps: int, depth: int = 0) -> None:
         """Take *steps* random steps, with a prompt after most of them."""
@@ -95,7 +97,7 @@ class Player:
         """Return the calls that wait for a result, and those that the talk went on without."""
         made: list[str] = []
         closed: list[str] = []
-        for stored in self.branch.messages():
+        for stored in self.branch.messages(self.floor + 1):
             if stored.message.tool_calls:
                 made = [call.id for call in stored.message.tool_calls]
             elif (call_id := stored.message.tool_call_id) is None:
@@ -216,6 +218,7 @@ class Player:
         inherit = self.rng.choice(tuple(Inherit))
         task = self.branch.subtask(f"t{self.talk.mark('P')}", inherit=inherit)
         player = Player(task, self.talk, self.budget, self.faults)
+        player.floor = self.floor if inherit is Inherit.ALL else task.branch.forked_at
         player.play(self.rng.randrange(1, 6), depth + 1)
         player.check()
         if self.rng.random() < 0.2:
