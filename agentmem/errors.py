@@ -32,10 +32,22 @@ message says what happened, with the numbers, and what to do.
 """
 
 from collections.abc import Mapping
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound="AgentMemError")
 
 
 class AgentMemError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """
+    Base of every error that this package raises on purpose.
+
+    Each can be pickled and copied with its message and attributes, so that it reaches the caller
+    from another process as it was raised.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is made again from its message, which an __init__ with fields does not take.
+        return _restored, (type(self), self.args), self.__dict__
 
 
 class ConfigError(AgentMemError, ValueError):
@@ -233,3 +245,10 @@ class DeadlineError(InferenceError, TimeoutError):
             f"the request had no token after its {timeout_s:g} s: give it more time or a higher "
             "priority, or let fewer requests run at once"
         )
+
+
+def _restored(kind: type[E], args: tuple[Any, ...]) -> E:
+    """Return an error of that kind as it was, without its ``__init__``."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error

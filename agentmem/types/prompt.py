@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import NewType
 
 from agentmem.types.fields import Checked, check_fields
+from agentmem.types.frozen import FrozenMapping
 from agentmem.types.messages import BranchId, Message
 from agentmem.types.recalled import RecalledHit
 from agentmem.types.text import check_text
@@ -311,8 +311,8 @@ class AssemblyInfo(Checked):
 
 
 def freeze(mapping: Mapping[Tier, int]) -> Mapping[Tier, int]:
-    """Give a read-only copy of *mapping* in the order of the tiers, zeros left out."""
-    return MappingProxyType({tier: mapping[tier] for tier in Tier if mapping.get(tier)})
+    """Return a read-only copy of *mapping* in the order of the tiers, zeros left out."""
+    return FrozenMapping({tier: mapping[tier] for tier in Tier if mapping.get(tier)})
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
