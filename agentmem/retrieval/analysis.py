@@ -91,7 +91,8 @@ class Analyzer:
         Return the terms of a question, each with others that may stand for it.
 
         A question is often too short to tell its language, so that a word of it stands for what
-        it would be in each of *languages*, those of the texts, and in each of its script.
+        it would be in each of *languages*, those of the texts, and in each of its script. One of
+        stop words alone, such as a name that is two of them elsewhere, is looked for as it is.
         """
         words, runs = _split(text)
         mine = language_of(words)
@@ -99,8 +100,7 @@ class Analyzer:
         spoken = _Spoken(words, mine or tried[0])
         terms = [
             self._meant(word, languages_of_script(word) or tried)
-            for word in words
-            if not _is_stop(word, spoken.language(word))
+            for word in _telling(words, spoken, has_more=bool(runs))
         ]
         for run in runs:
             characters = clusters(run)
@@ -215,6 +215,12 @@ def _singles(characters: Sequence[str]) -> Iterator[str]:
 
 def _pairs(characters: Sequence[str]) -> list[str]:
     return [one + other for one, other in pairwise(characters)]
+
+
+def _telling(words: Sequence[str], spoken: _Spoken, *, has_more: bool) -> Sequence[str]:
+    """Return the *words* that are no stop words; all of them where nothing else is left."""
+    told = [word for word in words if not _is_stop(word, spoken.language(word))]
+    return told if told or has_more else words
 
 
 def _is_stop(word: str, language: str) -> bool:
