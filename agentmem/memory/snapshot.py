@@ -27,6 +27,5 @@ class Snapshot:
         newest = self.messages(self.head) if self.head else ()
         if not newest:
             return ()
-        stored_at = newest[-1].stored_at or newest[-1].created_at
         store, scope = self._runtime.store, self._runtime.scope
-        return store.pins.visible(scope, self._branch_id, at=stored_at)
+        return store.pins.visible(scope, self._branch_id, before=newest[-1])

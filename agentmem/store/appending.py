@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, cast, exists, insert, select, update
 
+from agentmem.store.branches import latest
 from agentmem.store.calls import Entry
 from agentmem.store.codec import encode
 from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, SessionRow
@@ -36,7 +37,7 @@ _ADVANCE: Final = (
     )
     .values(
         head=BranchRow.head + bindparam("number"),
-        updated_at=bindparam("moment"),
+        updated_at=latest(),
     )
     .returning(BranchRow.head)
 )

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    case,
+    func,
+    literal,
+    select,
+    update,
+)
 
 from agentmem.errors import ConflictError
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
@@ -46,10 +55,28 @@ _LOCKED: Final = _ONE.with_for_update(of=BranchRow)
 _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
     BranchRow.id
 )
+
+
+def latest() -> ColumnElement[datetime]:
+    """
+    Return the later one of a branch's `updated_at` and the parameter *moment*.
+
+    A clock that was set back makes no branch older than it has been.
+    """
+    moment = bindparam("moment", type_=BranchRow.updated_at.type)
+    return case((BranchRow.updated_at < moment, moment), else_=BranchRow.updated_at)
+
+
 _SET_STATE: Final = (
     update(BranchRow)
     .where(BranchRow.id == bindparam("branch"))
-    .values(state=bindparam("new"), updated_at=bindparam("moment"))
+    .values(state=bindparam("new"), updated_at=latest())
+)
+_TOUCH: Final = (
+    update(BranchRow).where(BranchRow.id == bindparam("branch")).values(updated_at=latest())
+)
+_LATEST_OF: Final = select(func.max(BranchRow.updated_at)).where(
+    BranchRow.id.in_(bindparam("branches", expanding=True))
 )
 
 REMEMBERED: Final = "agentmem_branches"
@@ -103,6 +130,13 @@ def change_state(
             "first; read it again and decide again"
         )
     connection.execute(_SET_STATE, {"branch": locked.id, "new": state.value, "moment": moment})
+
+
+def hand_up_age(connection: Connection, branch_id: int, doomed: Sequence[int]) -> None:
+    """Let a branch be as recently active as those of its descendants that are to be deleted."""
+    moment = connection.execute(_LATEST_OF, {"branches": list(doomed)}).scalar_one_or_none()
+    if moment is not None:
+        connection.execute(_TOUCH, {"branch": branch_id, "moment": moment})
 
 
 def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -> list[AnyRow]:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from agentmem.errors import InvalidInputError
-from agentmem.store.branches import find_branch, find_branches, lineage
+from agentmem.store.branches import find_branch, find_branches, hand_up_age, lineage
 from agentmem.store.codec import decode, encode
 from agentmem.store.engine import Database
 from agentmem.store.pin_rows import lock_pins
@@ -195,6 +195,9 @@ class Deletion:
             for row in find_branches(connection, scope, found.session_id):
                 if row.parent_id in doomed:
                     doomed.add(row.id)
+            # The order of locks: a parent is older than its branches.
+            connection.execute(_LOCK_IN_ORDER, {"branches": [found.parent_id, *sorted(doomed)]})
+            hand_up_age(connection, found.parent_id, sorted(doomed))
             return _delete_branches(connection, sorted(doomed))
 
         return self._finish(work)

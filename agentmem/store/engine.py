@@ -21,6 +21,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from agentmem.errors import DatabaseUrlError, StoreError
 from agentmem.store.failures import is_transient, mask, one_line, translated
+from agentmem.store.file_identity import FileIdentity
 
 T = TypeVar("T")
 
@@ -166,6 +167,7 @@ class Database:
         self._in_use = 0
         self._unused = threading.Condition()
         is_postgres = url.get_backend_name() == "postgresql"
+        self._file: FileIdentity | None = None
         self._turn = threading.Lock() if self.is_memory else nullcontext()
         if is_postgres:
             self._engine = connect_engine(
@@ -182,6 +184,9 @@ class Database:
                 options["poolclass"] = StaticPool
             self._engine = connect_engine(url, **options)
             event.listen(self._engine, "connect", _set_up_sqlite)
+            if not self.is_memory:
+                self._file = FileIdentity(url.database or "")
+                self._file.watch(self._engine)
         # PostgreSQL would else give each statement of a read a newer view than the one before.
         snapshot = {"isolation_level": "REPEATABLE READ"} if is_postgres else {}
         self._reader = self._engine.execution_options(**snapshot)
@@ -287,7 +292,10 @@ class Database:
             time.sleep(random.uniform(0, min(0.05, 0.001 * 2**attempt)))  # noqa: S311 - jitter
 
     def _once(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        watched = None if engine is self._reader else self._file
         with self._turn, engine.connect() as connection:
+            if watched is not None:
+                watched.check(connection.info)
             transaction = connection.begin()
             try:
                 result = work(connection)
@@ -303,6 +311,10 @@ class Database:
                     f"{self.place} went away during a commit, so it is not known whether the write "
                     "was stored: repeat it with the same client_key, which cannot double it"
                 ) from error
+            if watched is not None:
+                watched.learn(connection.info)
+                # Removed since: what was committed may be gone, so it is not acknowledged.
+                watched.check(connection.info)
             return result
 
     def _leave_connections_of_a_parent_process(self) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.appending import Times, append_plain, insert_entries
-from agentmem.store.branches import change_state, find_branch, is_line, lineage
+from agentmem.store.branches import change_state, find_branch, is_line, latest, lineage
 from agentmem.store.calls import Transcript
 from agentmem.store.codec import Decoder, decode, encode, to_json
 from agentmem.store.engine import Database
@@ -31,7 +31,7 @@ _MAX_POSITION: Final = 2**63 - 1
 _MOVE_HEAD: Final = (
     update(BranchRow)
     .where(BranchRow.id == bindparam("branch"))
-    .values(head=bindparam("last"), open_calls=bindparam("number"), updated_at=bindparam("moment"))
+    .values(head=bindparam("last"), open_calls=bindparam("number"), updated_at=latest())
 )
 _RANGE: Final = (
     select(MessageRow.__table__)
@@ -44,15 +44,17 @@ _RANGE: Final = (
 )
 # The value stands in the statement itself, so that the partial index is found.
 _PROMOTED: Final = _RANGE.where(MessageRow.origin == Origin.PROMOTED.value)
-_NEWEST_AT: Final = (
-    select(MessageRow.position)
-    .where(
-        MessageRow.branch_id == bindparam("branch"),
-        MessageRow.position <= bindparam("to"),
-        func.coalesce(MessageRow.stored_at, MessageRow.created_at) <= bindparam("moment"),
-    )
-    .order_by(MessageRow.position.desc())
-    .limit(1)
+_STORED_AT: Final = func.coalesce(MessageRow.stored_at, MessageRow.created_at)
+_FIRST_IN: Final = select(func.min(MessageRow.position)).where(
+    MessageRow.branch_id == bindparam("branch"),
+    MessageRow.position >= bindparam("from"),
+    MessageRow.position <= bindparam("to"),
+)
+_FIRST_SINCE: Final = _FIRST_IN.where(
+    bindparam("moment", type_=MessageRow.created_at.type) <= _STORED_AT
+)
+_FIRST_OTHER: Final = _FIRST_IN.where(
+    bindparam("moment", type_=MessageRow.created_at.type) != _STORED_AT
 )
 _APPENDED: Final = select(AppendRow.first, AppendRow.last, AppendRow.content).where(
     AppendRow.branch_id == bindparam("branch"), AppendRow.client_key == bindparam("key")
@@ -242,7 +244,8 @@ class Messages:
         """
         Give the position that was the newest of the branch's view at *moment*, 0 if there was none.
 
-        What was stored then counts, whenever it was said.
+        What was stored then counts, whenever it was said. Nothing was stored before what stands in
+        front of it, whatever a clock that was set back had to say.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -252,12 +255,17 @@ class Messages:
 
         def work(connection: Connection) -> int:
             branch = find_branch(connection, scope, branch_id)
-            for holder, _, stop in lineage(connection, branch):
-                keys = {"branch": holder.id, "to": stop, "moment": moment}
-                found = connection.execute(_NEWEST_AT, keys).scalar_one_or_none()
+            # Within one moment the clock may have stood still; it goes on with another time.
+            statement = _FIRST_SINCE
+            for holder, start, stop in reversed(list(lineage(connection, branch))):
+                keys = {"branch": holder.id, "from": start, "to": stop, "moment": moment}
+                found = connection.execute(statement, keys).scalar_one()
+                if found is not None and statement is _FIRST_SINCE:
+                    statement = _FIRST_OTHER
+                    found = connection.execute(statement, {**keys, "from": found}).scalar_one()
                 if found is not None:
-                    return int(found)
-            return 0
+                    return int(found) - 1
+            return int(branch.head)
 
         return self._database.read(work)
 

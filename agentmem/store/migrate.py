@@ -19,7 +19,7 @@ from agentmem.store.failures import one_line, translated
 
 T = TypeVar("T")
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """All migrations, oldest first. Kept here so that opening a database does not parse them."""
 
 _LOCK: Final = 0x6167656E746D656D  # "agentmem"

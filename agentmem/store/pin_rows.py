@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
 from sqlalchemy.orm import aliased
 
 from agentmem.errors import ConflictError, PinNotFoundError
@@ -31,6 +31,11 @@ NEWEST: Final = (
     .order_by(PinRow.id)
 )
 _LATER: Final = aliased(PinVersionRow)
+_MOMENT: Final = bindparam("moment", type_=_LATER.created_at.type)
+_WAS_SET: Final = or_(
+    _LATER.after_message < bindparam("message"),
+    and_(_LATER.after_message.is_(None), _LATER.created_at <= _MOMENT),
+)
 AS_OF: Final = (
     select(*PIN_COLUMNS)
     .join(
@@ -39,7 +44,7 @@ AS_OF: Final = (
         & (
             PinVersionRow.version
             == select(func.max(_LATER.version))
-            .where(_LATER.pin_id == PinRow.id, _LATER.created_at <= bindparam("moment"))
+            .where(_LATER.pin_id == PinRow.id, _WAS_SET)
             .scalar_subquery()
         ),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, or_, select, update
 
 from agentmem.errors import InvalidInputError, PinNotFoundError
 from agentmem.store.branches import find_branch, lineage
@@ -28,8 +28,16 @@ from agentmem.store.pin_rows import (
     to_pin,
 )
 from agentmem.store.schema import AnyRow, MessageRow, PinRow, PinVersionRow
-from agentmem.store.scoping import check_moment
-from agentmem.types import BranchId, Origin, Pin, PinScope, Scope, check_name, check_text
+from agentmem.types import (
+    BranchId,
+    Origin,
+    Pin,
+    PinScope,
+    Scope,
+    StoredMessage,
+    check_name,
+    check_text,
+)
 
 AUTOMATIC: Final = "auto_pin"
 """The author of pins that a policy makes of messages."""
@@ -60,6 +68,7 @@ _HISTORY: Final = (
 _ORIGIN: Final = select(MessageRow.origin).where(
     MessageRow.branch_id == bindparam("branch"), MessageRow.position == bindparam("place")
 )
+_NEWEST_MESSAGE: Final = select(func.max(MessageRow.id))
 _SET_VERSION: Final = (
     update(PinRow).where(PinRow.id == bindparam("pin")).values(version=bindparam("new"))
 )
@@ -227,7 +236,7 @@ class Pins:
         return self._database.write(work)
 
     def visible(
-        self, scope: Scope, branch_id: BranchId, *, at: datetime | None = None
+        self, scope: Scope, branch_id: BranchId, *, before: StoredMessage | None = None
     ) -> tuple[Pin, ...]:
         """
         Give the pins that a prompt of this branch begins with, in their order.
@@ -235,22 +244,21 @@ class Pins:
         The user's come first, then the session's, then the branch's, ancestors before it; in each
         by first setting. Of one key only the innermost is given, in the outermost one's place; one
         that was made of a message by itself only where none was set.
-        With *at*, as they were at that moment.
+        With *before*, as they were when that message was stored.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: *at* has no time zone, or is out of range in UTC.
         """
-        if at is not None:
-            check_moment(at)
 
         def work(connection: Connection) -> tuple[dict[int, int], list[AnyRow]]:
             branch = find_branch(connection, scope, branch_id)
             seen = {holder.id: stop for holder, _, stop in lineage(connection, branch)}
             line = list(seen)
             targets = {"user_id": branch.owner_id, "session": branch.session_id, "branches": line}
-            if at is not None:
-                return seen, list(connection.execute(_VISIBLE_AT, {**targets, "moment": at}).all())
+            if before is not None:
+                stored_at = before.stored_at or before.created_at
+                place = {"message": before.id, "moment": stored_at}
+                return seen, list(connection.execute(_VISIBLE_AT, {**targets, **place}).all())
             if len(line) == 1:
                 targets = {**targets, "branch": line[0]}
                 return seen, list(connection.execute(_VISIBLE_ON_MAIN, targets).all())
@@ -304,6 +312,7 @@ class Pins:
             "version": version,
             **said,
             "created_at": self._clock(),
+            "after_message": connection.execute(_NEWEST_MESSAGE).scalar_one_or_none() or 0,
         }
         connection.execute(insert(PinVersionRow), columns)
         written = find_pin(connection, target, key)

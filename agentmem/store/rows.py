@@ -6,6 +6,7 @@ Tables and references are read from the schema, so a new table of a session need
 
 import base64
 import binascii
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from types import SimpleNamespace
@@ -116,6 +117,9 @@ class Loader:
         self._new_ids: dict[str, dict[int, int]] = {name: {} for name in EXPORTED}
         self._waiting: list[dict[str, Any]] = []
         self._waiting_for = ""
+        self._message_ids: list[int] = []
+        self._sorted_ids: list[int] | None = None
+        self._user_pins: set[int] = set()
         self._known_pins: set[int] = set()
 
     def take(self, kind: str, content: Any) -> None:
@@ -140,17 +144,32 @@ class Loader:
         self._waiting_for = kind
         self._waiting.append(row)
         # Its own number is needed by the rows that follow.
+        if kind == "message":
+            self._message_ids.append(content["id"])
+            self._sorted_ids = None
+        elif kind == "session":
+            self._new_ids["message"].clear()
         if kind in {"session", "branch", "pin", "assembly"}:
             self._waiting.clear()
             table = _TABLES[kind]
             added = self._connection.execute(insert(table).returning(table.c.id), row)
             self._new_ids[kind][content["id"]] = added.scalar_one()
+        if kind == "pin" and row["scope"] == PinScope.USER:
+            self._user_pins.add(self._new_ids["pin"][content["id"]])
 
     def finish(self) -> None:
         """Insert what still waits."""
-        if self._waiting:
-            self._connection.execute(insert(_TABLES[self._waiting_for]), self._waiting)
-            self._waiting = []
+        if not self._waiting:
+            return
+        table = _TABLES[self._waiting_for]
+        if table.name == "message":
+            adding = insert(table).returning(table.c.id, sort_by_parameter_order=True)
+            added = self._connection.execute(adding, self._waiting).scalars()
+            self._new_ids["message"].update(zip(self._message_ids, added, strict=True))
+            self._message_ids = []
+        else:
+            self._connection.execute(insert(table), self._waiting)
+        self._waiting = []
 
     def _begin_user(self, content: Any) -> None:
         self.finish()
@@ -184,8 +203,24 @@ class Loader:
             row["target_id"] = row[target]
         if table.name == "session":
             self._refuse_known_session(row["key"])
+        if table.name == "pin_version":
+            row["after_message"] = self._newest_until(row["pin_id"], row["after_message"])
         row.pop("id", None)
         return row
+
+    def _newest_until(self, pin_id: int, old: int | None) -> int | None:
+        """
+        Return the new number of the session's newest message up to the number *old*.
+
+        None for pins of the user: messages of several sessions follow them.
+        """
+        if old is None or pin_id in self._user_pins:
+            return None
+        new_ids = self._new_ids["message"]
+        if self._sorted_ids is None:
+            self._sorted_ids = sorted(new_ids)
+        index = bisect_right(self._sorted_ids, old)
+        return new_ids[self._sorted_ids[index - 1]] if index else 0
 
     def _new_id(self, table: str, old: int | None) -> int | None:
         if table == "owner":

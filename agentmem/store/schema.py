@@ -184,7 +184,9 @@ class PinVersionRow(Base):
     One version of a pin; without a text it says that the pin was removed.
 
     *made_from* is the position of the message that an automatic one was made of. It is one of the
-    pin's own branch, whose deletion takes the text.
+    pin's own branch, whose deletion takes the text. *after_message* is the newest message of the
+    database at the time, which says before which messages of a session it was set; older versions
+    have none, and go by their times.
     """
 
     __tablename__ = "pin_version"
@@ -195,6 +197,7 @@ class PinVersionRow(Base):
     author: Mapped[str]
     created_at: Mapped[datetime]
     made_from: Mapped[int | None]
+    after_message: Mapped[int | None]
 
 
 class AssemblyRow(Base):
