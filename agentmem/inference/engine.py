@@ -38,6 +38,7 @@ from agentmem.inference.scheduler import Limits, Scheduler
 from agentmem.inference.sequence import Sequence, State
 from agentmem.inference.signal import Signal
 from agentmem.inference.step_lock import LOOK_AGAIN_S, StepLock
+from agentmem.machine.device import compute_in_one_thread_in_forks
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Engine:
         self._model = model
         self._config = config
         self._process = os.getpid()
+        compute_in_one_thread_in_forks()
         self._lock = StepLock()
         self._is_torn = False
         self._num_failures = 0
@@ -182,10 +184,14 @@ class Engine:
 
     def discard(self, token_ids: TokenIds[int], *, keep: int, salt: str) -> int:
         """Drop what is cached of *token_ids* after the first *keep*; return how many blocks."""
+        if os.getpid() != self._process:
+            return 0  # a fork, which can use nothing of it
         return self._exclusive(lambda: self._prefixes.discard(token_ids, keep=keep, salt=salt))
 
     def forget(self, *, salt: str) -> None:
         """Drop all that is cached under *salt*, and overwrite it with zeros."""
+        if os.getpid() != self._process:
+            return  # a fork, which can use nothing of it
 
         def work() -> None:
             freed = self._prefixes.forget(salt=salt)
@@ -213,7 +219,7 @@ class Engine:
             if self._tensors is not None:
                 self._tensors.release()
 
-        if not self._closed.is_set():
+        if os.getpid() == self._process and not self._closed.is_set():
             self._exclusive(work, even_closed=True)
 
     def _usage(self) -> KVUsage:

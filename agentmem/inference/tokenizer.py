@@ -19,6 +19,7 @@ from agentmem.inference.encoder import Encoder
 from agentmem.inference.pieces import EDGE, MARK, Pieces, neighbours
 from agentmem.inference.remembered import Remembered
 from agentmem.inference.splice import splice
+from agentmem.machine.forks import renew_in_child
 from agentmem.protocols import RenderedChat
 from agentmem.types import GeneratedIds, Message, ReasoningPart, Role, TextPart
 
@@ -350,10 +351,15 @@ class _Dated:
 
     def __init__(self, plain: ChatTokenizer) -> None:
         self._plain = plain
-        self._lock = threading.Lock()
+        self.begin_anew()
+        renew_in_child(self)
         self._by_day: OrderedDict[date, ChatTokenizer] = OrderedDict()
         # A session may hold the counter of a day that is not kept here any more.
         self._alive: WeakValueDictionary[tuple[str, ...], ChatTokenizer] = WeakValueDictionary()
+
+    def begin_anew(self) -> None:
+        """Make the lock anew; a fork has it as it was."""
+        self._lock = threading.Lock()
 
     def at(self, day: date) -> ChatTokenizer:
         """Return the counter for *day*."""

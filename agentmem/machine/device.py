@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 from functools import cache
 
 import torch
@@ -50,3 +51,14 @@ def cpu_has_fast_bf16() -> bool:
     """Ask for AMX or AVX512-BF16; without them bfloat16 is slower than float32."""
     probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return any(getattr(torch.cpu, probe, bool)() for probe in probes)
+
+
+@cache
+def compute_in_one_thread_in_forks() -> None:
+    """
+    Let a fork of this process, which has begun to compute, use one thread.
+
+    The others that torch shares its work out to do not come along, and it would wait for them
+    for ever.
+    """
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

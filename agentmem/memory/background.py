@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agentmem.machine.forks import renew_in_child
 from agentmem.types.fields import Checked
 
 MAX_FAILURES: Final = 3
@@ -60,11 +61,16 @@ class Background:
     """
 
     def __init__(self) -> None:
+        self._failed: OrderedDict[Hashable, FoldState] = OrderedDict()
+        self._is_closed = False
+        self.begin_anew()
+        renew_in_child(self)
+
+    def begin_anew(self) -> None:
+        """Drop what waits and runs; in a fork that is its parent's, and so is the thread."""
         self._changed = threading.Condition()
         self._waiting: OrderedDict[Hashable, Job] = OrderedDict()
         self._running: Hashable | None = None
-        self._failed: OrderedDict[Hashable, FoldState] = OrderedDict()
-        self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def ask(self, key: Hashable, job: Job) -> None:

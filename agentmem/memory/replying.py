@@ -1,12 +1,13 @@
 """One reply: the model's chunks on their way to the caller, and the answer into the store."""
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Self
 
-from agentmem.errors import ConfigError
+from agentmem.errors import ConfigError, StoreError
 from agentmem.memory.arguments import thought_and_answer
 from agentmem.protocols import Chunk, ChunkStream
 from agentmem.types import (
@@ -72,6 +73,7 @@ class ReplyStream:
         # The thread that waits for a chunk holds it. A signal handler may close the stream in
         # the middle of that, in the same thread.
         self._reading = threading.RLock()
+        self._process = os.getpid()
         self._said: list[str] = []
         self._is_closing = self._is_left = self._is_over = False
 
@@ -91,6 +93,11 @@ class ReplyStream:
         return self
 
     def __next__(self) -> str:
+        if self._is_of_parent():
+            raise StoreError(
+                f"this reply was begun in process {self._process}, and this is its fork "
+                f"{os.getpid()}: read it there"
+            )
         with self._reading:
             while not self._is_over:
                 try:
@@ -124,6 +131,8 @@ class ReplyStream:
 
     def close(self) -> None:
         """Cancel what is still running, and store what was said; safe to call twice."""
+        if self._is_of_parent():
+            return  # which stores it
         self._is_closing = True
         if not self._is_over:
             self._close_chunks()
@@ -176,6 +185,9 @@ class ReplyStream:
                     self._saved(stored)
             finally:
                 self._is_over = True
+
+    def _is_of_parent(self) -> bool:
+        return os.getpid() != self._process
 
     def _close_chunks(self) -> None:
         # A generator cannot be closed while another thread is in it: that thread closes it.

@@ -5,6 +5,7 @@ import time
 import weakref
 
 from agentmem.errors import StoreError
+from agentmem.machine.forks import renew_in_child
 from agentmem.memory.replying import ReplyStream
 
 
@@ -12,9 +13,14 @@ class RunningReplies:
     """All unfinished reply streams of one memory; it keeps none of them alive."""
 
     def __init__(self) -> None:
+        self._is_closing = False
+        self.begin_anew()
+        renew_in_child(self)
+
+    def begin_anew(self) -> None:
+        """Forget the replies that run; in a fork they are its parent's."""
         self._guard = threading.Lock()
         self._streams: weakref.WeakSet[ReplyStream] = weakref.WeakSet()
-        self._is_closing = False
 
     def require_open(self) -> None:
         """

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
 
 from agentmem.errors import ModelLoadError
-from agentmem.machine.device import choose_device
+from agentmem.machine.device import choose_device, compute_in_one_thread_in_forks
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.retrieval.columns import Float32s
 from agentmem.retrieval.embedder_files import DEFAULT_EMBEDDER, digest_of, find_embedder
@@ -50,6 +49,7 @@ class SentenceEmbedder:
         self._model: Any = model
         self._turns = Turns()
         _embedders.add(self)
+        compute_in_one_thread_in_forks()
         self._dimension = int(model.get_embedding_dimension() or 0)
         tokenizer = self._model.tokenizer
         self._reads_unspaced = _reads(tokenizer, _CHINESE)
@@ -197,8 +197,7 @@ def _wait_before_fork() -> None:
 
 
 def _go_on_in_child() -> None:
-    """Use one thread: torch's others did not come along, and it would wait for them for ever."""
-    torch.set_num_threads(1)
+    """Leave the turns that the parent's threads had."""
     _left_behind.append(_held_for_fork.pop_all())
     for embedder in list(_embedders):
         embedder._turns = Turns()  # noqa: SLF001 - its own module

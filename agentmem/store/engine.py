@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from agentmem.errors import DatabaseUrlError, StoreError
+from agentmem.machine.forks import hold_in_fork
 from agentmem.store.failures import is_transient, mask, one_line, translated
 from agentmem.store.file_identity import FileIdentity
 
@@ -27,6 +28,9 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S: Final = 20.0
 """How long a write waits for its lock before it gives up."""
+
+_left_behind: list[Any] = []
+"""Pools of a parent process: closing their connections would harm those of the parent."""
 
 _SUPPORTED: Final = "sqlite:///agent.db, sqlite:// (in memory) or postgresql://user@host/name"
 
@@ -165,6 +169,7 @@ class Database:
         self._pid = os.getpid()
         self._is_closed = False
         self._in_use = 0
+        self._is_held = self._is_torn = False
         self._unused = threading.Condition()
         is_postgres = url.get_backend_name() == "postgresql"
         self._file: FileIdentity | None = None
@@ -192,6 +197,7 @@ class Database:
         self._reader = self._engine.execution_options(**snapshot)
         self._writer = self._engine.execution_options(agentmem_write=True)
         self._soon = self._writer.execution_options(agentmem_soon=True)
+        hold_in_fork(self)
 
     @property
     def engine(self) -> Engine:
@@ -205,6 +211,8 @@ class Database:
         What is being read or written is waited for, as long as for a lock: closing a connection
         that another thread uses ends the process. A database in memory is left to that thread.
         """
+        if self.is_memory and os.getpid() != self._pid:
+            return  # the parent's
         with self._unused:
             self._is_closed = True
             is_unused = self._unused.wait_for(lambda: self._in_use == 0, BUSY_TIMEOUT_S)
@@ -218,9 +226,8 @@ class Database:
         A reader in another process that is not done keeps the log until the next deletion, or
         until the last connection to the database is closed.
         """
-        is_file = self._engine.dialect.name == "sqlite" and not self.is_memory
         # Closing the database has closed the log too.
-        if is_file and not self._is_closed:
+        if self._is_file and not self._is_closed:
             with self._used(), translated(self.place):
                 raw = self._engine.raw_connection()
                 try:
@@ -260,14 +267,15 @@ class Database:
         return self._run(self._soon, work)
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
-        self._leave_connections_of_a_parent_process()
         with self._used():
             return self._retried(engine, work)
 
     @contextmanager
     def _used(self) -> Iterator[None]:
         """Keep the connections from being closed."""
+        self._require_own_process()
         with self._unused:
+            self._unused.wait_for(lambda: not self._is_held)
             if self._is_closed:
                 raise StoreError("this store is closed: open it again")
             self._in_use += 1
@@ -317,9 +325,46 @@ class Database:
                 watched.check(connection.info)
             return result
 
-    def _leave_connections_of_a_parent_process(self) -> None:
-        """Two processes must not talk over one connection: a forked child opens its own."""
-        if os.getpid() != self._pid and not self.is_memory:
+    def _require_own_process(self) -> None:
+        if self._is_torn:
+            raise StoreError(
+                f"this process was forked while {self.place} was being written, and cannot use "
+                "it: fork when no thread is at work, or start workers with the spawn method"
+            )
+        if self.is_memory and os.getpid() != self._pid:
+            raise StoreError(
+                f"{self.place} is in the memory of process {self._pid}, and this is its fork "
+                f"{os.getpid()}: open a database file, which processes can share"
+            )
+
+    def hold(self) -> None:
+        """
+        Let no fork be made in the middle of a read or a write; called before one.
+
+        A child must not inherit an open connection to a SQLite file: it would take itself to
+        have locks that are its parent's.
+        """
+        with self._unused:
+            self._is_held = True
+            self._unused.wait_for(lambda: self._in_use == 0, BUSY_TIMEOUT_S)
+        if self._is_file:
+            self._engine.dispose()
+
+    def let_go(self) -> None:
+        """Go on after a fork."""
+        with self._unused:
+            self._is_held = False
+            self._unused.notify_all()
+
+    def begin_anew(self) -> None:
+        """Open connections of its own in a fork: two processes cannot talk over one."""
+        self._is_torn = self._is_file and self._in_use > 0
+        self._in_use, self._unused, self._is_held = 0, threading.Condition(), False
+        if not self.is_memory:
             self._pid = os.getpid()
-            self._in_use, self._unused = 0, threading.Condition()
+            _left_behind.append(self._engine.pool)
             self._engine.dispose(close=False)
+
+    @property
+    def _is_file(self) -> bool:
+        return self._engine.dialect.name == "sqlite" and not self.is_memory
