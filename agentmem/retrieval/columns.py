@@ -42,6 +42,11 @@ class Column(Generic[Kind]):
         self._values[self._size : self._size + len(values)] = values
         self._size += len(values)
 
+    def fill(self, gaps: Int64s, last: Int64s, size: int) -> None:
+        """Put the values at *last* into the *gaps*, and keep *size* of all."""
+        self._values[gaps] = self._values[last]
+        self._size = size
+
     def _reserve(self, size: int) -> None:
         if size > len(self._values):
             # Doubling makes the copies add up to a constant for each value.

@@ -7,6 +7,7 @@ branch up to its head. The words are there as soon as a message is; its vector w
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
@@ -102,9 +103,7 @@ class DomainIndex:
         if self.vectors is None and self._embedder is not None:
             self.vectors = vectors_of(self.domain, self._archive, self._embedder, self.catalog)
         is_first = not self._branches
-        for branch_id in self._branches.keys() - extents.keys():
-            del self._branches[branch_id]
-            self._forget_branch(branch_id)
+        self._forget_branches(self._branches.keys() - extents.keys())
         total = sum(self._num_new(extent) for extent in extents.values())
         done = 0
         for extent in extents.values():
@@ -241,8 +240,14 @@ class DomainIndex:
         if self.vectors is not None:
             self.vectors.add([entry.message_id for entry in entries], rows)
 
-    def _forget_branch(self, branch_id: BranchId) -> None:
-        rows: Int64s = np.flatnonzero(self.catalog.branch_ids == branch_id)
+    def _forget_branches(self, branch_ids: AbstractSet[BranchId]) -> None:
+        """Forget all of them at once: each pass over the rows of the domain has its price."""
+        if not branch_ids:
+            return
+        for branch_id in branch_ids:
+            del self._branches[branch_id]
+        is_gone = np.isin(self.catalog.branch_ids, np.fromiter(branch_ids, np.int64))
+        rows: Int64s = np.flatnonzero(is_gone)
         self._remove_leftovers(MessageId(i) for i in self.catalog.message_ids[rows].tolist())
 
     def _remove_leftovers(self, message_ids: Iterable[MessageId]) -> None:

@@ -9,6 +9,7 @@ index is the same in whatever portions it was filled.
 """
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC
@@ -65,11 +66,11 @@ class LexicalIndex:
 
     def remove(self, rows: Sequence[int]) -> None:
         """Forget what these rows said, and what their neighbours borrowed from them."""
-        for term in {term for row in rows for term in self._terms[row]}:
-            self._postings[term].remove(rows)
-            if not self._postings[term].rows:
-                del self._postings[term]
         for row in rows:
+            for term in self._terms[row]:
+                self._postings[term].remove(row)
+                if not self._postings[term].num_alive:
+                    del self._postings[term]
             if (language := self._languages[row]) is not None:
                 self._num_of_language[language] -= 1
             self._num_alive -= bool(self._terms[row])
@@ -108,8 +109,9 @@ class LexicalIndex:
         found = [self._postings[term] for term in terms if term in self._postings]
         if not found:
             return np.zeros(0, np.int64), np.zeros(0)
-        rows = np.concatenate([np.array(one.rows, np.int64) for one in found])
-        counts = np.concatenate([np.array(one.counts, np.float64) for one in found])
+        arrays = [one.arrays() for one in found]
+        rows = np.concatenate([rows for rows, _ in arrays])
+        counts = np.concatenate([counts for _, counts in arrays])
         if len(found) > 1:
             rows, places = np.unique(rows, return_inverse=True)
             counts = np.bincount(places, weights=counts)
@@ -132,22 +134,40 @@ class LexicalIndex:
 
 
 class _Postings:
-    """Who says a term: rows in rising order, and how often each does."""
+    """
+    Who says a term: rows in rising order, and how often each does.
 
-    __slots__ = ("counts", "rows")
+    A row that is removed stays with a count of 0 until half of them are such: so removing one
+    costs the finding of its place, however many others say the term.
+    """
+
+    __slots__ = ("counts", "num_alive", "rows")
 
     def __init__(self) -> None:
         self.rows = array("i")
         self.counts = array("i")
+        self.num_alive = 0
 
     def append(self, row: int, count: int) -> None:
         self.rows.append(row)
         self.counts.append(count)
+        self.num_alive += 1
 
-    def remove(self, rows: Sequence[int]) -> None:
-        kept = ~np.isin(self.rows, rows)
-        self.counts = array("i", np.array(self.counts)[kept].tobytes())
-        self.rows = array("i", np.array(self.rows)[kept].tobytes())
+    def remove(self, row: int) -> None:
+        """Forget that *row*, which is there, says the term."""
+        self.counts[bisect_left(self.rows, row)] = 0
+        self.num_alive -= 1
+        if 2 * self.num_alive < len(self.rows):
+            counts = np.array(self.counts)
+            self.rows = array("i", np.array(self.rows)[counts > 0].tobytes())
+            self.counts = array("i", counts[counts > 0].tobytes())
+
+    def arrays(self) -> tuple[Int64s, Float64s]:
+        """Return the rows that say it, and how often."""
+        rows, counts = np.array(self.rows, np.int64), np.array(self.counts, np.float64)
+        if self.num_alive < len(rows):
+            rows, counts = rows[counts > 0], counts[counts > 0]
+        return rows, counts
 
 
 def searched_text(entry: Entry) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from agentmem.errors import VectorError
 from agentmem.retrieval.cells import Cells, num_cells_for, sample_size
-from agentmem.retrieval.columns import Bools, Column, Float32s, Int64s, Kind
+from agentmem.retrieval.columns import Bools, Column, Float32s, Int64s
 
 MAX_EXACT: Final = 100_000
 """Vectors that are all compared; `benchmarks/bench_vectors.py` shows what it costs."""
@@ -83,7 +83,7 @@ class FaissIndex:
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self.num_removals = 0
-        """How often vectors have moved up to close a gap."""
+        """How often vectors have moved to close a gap."""
         self._flat = faiss.IndexFlatIP(dimension)
         self._rows = Column(np.int64)
         self._cells: Cells | None = None
@@ -135,13 +135,22 @@ class FaissIndex:
             self._cell_of.extend(self._cells.assign(unit))
 
     def remove(self, rows: Collection[int]) -> None:
-        unwanted = np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))
-        if not unwanted.any():
+        gone = np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))
+        num_gone = int(np.count_nonzero(gone))
+        if not num_gone:
             return
-        self._flat.remove_ids(faiss.IDSelectorBatch(np.flatnonzero(unwanted)))
-        self._rows = _filtered(self._rows, ~unwanted)
+        num_kept = len(self) - num_gone
+        # Only as many move as there are gaps: what stands behind one may be the whole index.
+        gaps = np.flatnonzero(gone[:num_kept])
+        last = num_kept + np.flatnonzero(~gone[num_kept:])
+        if len(gaps):
+            size = len(self) * self.dimension
+            stored = faiss.rev_swig_ptr(self._flat.get_xb(), size).reshape(-1, self.dimension)
+            stored[gaps] = stored[last]
+        self._flat.remove_ids(faiss.IDSelectorRange(num_kept, len(self)))
+        self._rows.fill(gaps, last, num_kept)
         if self._cells is not None:
-            self._cell_of = _filtered(self._cell_of, ~unwanted)
+            self._cell_of.fill(gaps, last, num_kept)
         self.num_removals += 1
 
     def set_cells(self, cells: Cells, cell_of: npt.NDArray[np.int32]) -> None:
@@ -232,10 +241,3 @@ def as_unit(vectors: Float32s, dimension: int) -> Float32s:
         given = given.copy()
         given[is_off] /= np.sqrt(squares[is_off, None])
     return given
-
-
-def _filtered(column: Column[Kind], keep: Bools) -> Column[Kind]:
-    kept = column.values[keep]
-    result = Column(kept.dtype.type)
-    result.extend(kept)
-    return result
