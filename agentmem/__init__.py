@@ -12,6 +12,7 @@ from agentmem.lazy_names import lazy_names
 _HOMES = {
     "agentmem.config": (
         "Budget",
+        "DatabaseConfig",
         "InferenceConfig",
         "Sampling",
     ),
@@ -43,6 +44,7 @@ _HOMES = {
         "OutOfBlocksError",
         "PinNotFoundError",
         "QueueFullError",
+        "ReadOnlyDatabaseError",
         "RetrievalError",
         "RetrieverClosedError",
         "SchemaVersionError",

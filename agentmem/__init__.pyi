@@ -1,4 +1,5 @@
 from agentmem.config import Budget as Budget
+from agentmem.config import DatabaseConfig as DatabaseConfig
 from agentmem.config import InferenceConfig as InferenceConfig
 from agentmem.config import Sampling as Sampling
 from agentmem.context import DiscardOldResults as DiscardOldResults
@@ -26,6 +27,7 @@ from agentmem.errors import ModelLoadError as ModelLoadError
 from agentmem.errors import OutOfBlocksError as OutOfBlocksError
 from agentmem.errors import PinNotFoundError as PinNotFoundError
 from agentmem.errors import QueueFullError as QueueFullError
+from agentmem.errors import ReadOnlyDatabaseError as ReadOnlyDatabaseError
 from agentmem.errors import RetrievalError as RetrievalError
 from agentmem.errors import RetrieverClosedError as RetrieverClosedError
 from agentmem.errors import SchemaVersionError as SchemaVersionError
@@ -73,6 +75,7 @@ __all__ = [
     "DamagedFileError",
     "DamagedIndexError",
     "DatabaseBusyError",
+    "DatabaseConfig",
     "DatabaseUrlError",
     "DeadlineError",
     "DiscardOldResults",
@@ -100,6 +103,7 @@ __all__ = [
     "Prompt",
     "PromptDiff",
     "QueueFullError",
+    "ReadOnlyDatabaseError",
     "ReasoningPart",
     "Reply",
     "ReplyStream",

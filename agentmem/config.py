@@ -9,6 +9,10 @@ MAX_LOGPROBS = 50
 """The most tokens that can be named beside a chosen one."""
 
 
+_MAX_TIMEOUT_S = 2_000_000
+"""PostgreSQL counts milliseconds in 32 bits."""
+
+
 def _require(*, ok: bool, message: str) -> None:
     if not ok:
         raise ConfigError(message)
@@ -126,6 +130,48 @@ class Budget:
 
     def _tokens(self, share: float) -> int:
         return share if isinstance(share, int) else int(share * self.prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseConfig:
+    """
+    Connections to the database, and how long they are waited for.
+
+    A file of SQLite takes the sizes of the pool too; SQLite in memory has one connection.
+
+    Args:
+        pool_size: connections that are kept open.
+        max_overflow: connections beyond those, while that many calls run at once.
+        pool_timeout_s: seconds to wait for a connection that others use.
+        lock_timeout_s: seconds for which a write waits for its lock, tries again included.
+        statement_timeout_s: seconds that one statement may take; PostgreSQL only. None is no limit,
+            whatever the server's default is.
+    """
+
+    pool_size: int = 5
+    max_overflow: int = 10
+    pool_timeout_s: float = 30.0
+    lock_timeout_s: float = 20.0
+    statement_timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
+        _require_ints(self, "pool_size", "max_overflow")
+        limits = {"pool_timeout_s": 0.0, "lock_timeout_s": 0.001}
+        if self.statement_timeout_s is not None:
+            limits["statement_timeout_s"] = 0.001
+        _require_numbers(self, *limits)
+        _require(
+            ok=self.pool_size >= 1 and self.max_overflow >= 0,
+            message=f"a pool needs pool_size >= 1 and max_overflow >= 0, got {self.pool_size} and "
+            f"{self.max_overflow}",
+        )
+        for name, least in limits.items():
+            value = getattr(self, name)
+            _require(
+                ok=least <= value <= _MAX_TIMEOUT_S,
+                message=f"{name} must be between {least} and {_MAX_TIMEOUT_S} seconds, got {value}",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ Every exception of the package, in one tree.
     │   ├── DatabaseUrlError (ValueError)    no database can be opened under that URL
     │   ├── SchemaVersionError               the database is older or newer than this package
     │   ├── DatabaseBusyError                the lock or connection did not come in time
+    │   ├── ReadOnlyDatabaseError            the database was opened for reading only
     │   ├── SessionNotFoundError (LookupError)
     │   ├── PinNotFoundError (LookupError)
     │   └── ConflictError                    somebody else changed the row first
@@ -90,6 +91,10 @@ class StoreError(AgentMemError):
 
 class DatabaseUrlError(StoreError, ValueError):
     """No database can be opened under that URL."""
+
+
+class ReadOnlyDatabaseError(StoreError):
+    """Something was to be written in a database that was opened for reading only."""
 
 
 class SchemaVersionError(StoreError):

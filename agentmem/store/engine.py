@@ -15,14 +15,18 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from agentmem.errors import DatabaseUrlError, StoreError
+from agentmem.config import DatabaseConfig
+from agentmem.errors import DatabaseUrlError, ReadOnlyDatabaseError, StoreError
 from agentmem.machine.forks import hold_in_fork
-from agentmem.store.failures import is_transient, mask, one_line, translated
+from agentmem.store.failures import is_transient, is_unprepared, one_line, translated
 from agentmem.store.file_identity import FileIdentity
+from agentmem.store.postgres import PostgresSetup
+from agentmem.store.sqlite import ReadOnlyFile, set_up
+from agentmem.store.urls import is_memory, place_of
 
 T = TypeVar("T")
 
@@ -31,55 +35,6 @@ BUSY_TIMEOUT_S: Final = 20.0
 
 _left_behind: list[Any] = []
 """Pools of a parent process: closing their connections would harm those of the parent."""
-
-_SUPPORTED: Final = "sqlite:///agent.db, sqlite:// (in memory) or postgresql://user@host/name"
-
-
-def parse_url(text: str) -> URL:
-    """
-    Read a database URL and name the driver that we use for it.
-
-    Raises:
-        DatabaseUrlError: it is no URL, or not of a database that we can open.
-    """
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError) as error:
-        raise DatabaseUrlError(
-            f"{mask(str(text))!r} is no database URL: use {_SUPPORTED}"
-        ) from error
-    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
-        return _sqlite_url(url)
-    if url.drivername in {"postgresql", "postgresql+psycopg", "postgres"}:
-        return url.set(drivername="postgresql+psycopg")
-    raise DatabaseUrlError(f"cannot open a {url.drivername!r} database: use {_SUPPORTED}")
-
-
-def _sqlite_url(url: URL) -> URL:
-    if url.query:
-        raise DatabaseUrlError(f"a SQLite URL takes no options, got {sorted(url.query)}")
-    if url.host:
-        raise DatabaseUrlError(
-            f"a SQLite URL has three slashes before a relative path and four before an absolute "
-            f"one, got host {url.host!r}"
-        )
-    if not is_memory(url):
-        folder = Path(url.database or "").parent
-        if not folder.is_dir():
-            raise DatabaseUrlError(f"the folder {folder} of the database does not exist: make it")
-        if Path(url.database or "").is_dir():
-            raise DatabaseUrlError(f"{url.database} is a folder, not a database file")
-    return url.set(drivername="sqlite")
-
-
-def is_memory(url: URL) -> bool:
-    """Tell whether *url* is of a SQLite database that ends with its connection."""
-    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
-
-
-def place_of(url: URL) -> str:
-    """Give *url* as it may be shown."""
-    return mask(url.render_as_string(hide_password=True))
 
 
 def connect_engine(url: URL, **options: Any) -> Engine:
@@ -119,40 +74,30 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
 
 
-def _begin_postgres(connection: Connection) -> None:
-    if connection.get_execution_options().get("agentmem_soon", False):
-        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-
-
-def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    """Enforce references, survive a power cut, and leave no deleted text in free pages."""
-    connection.execute("PRAGMA busy_timeout = 100")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - spreads writers, hides nothing
-        else:
-            return
-
-
-def _set_up_postgres(connection: Any, _record: object) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET lock_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
-    connection.commit()
-
-
-def bare_engine(url: URL) -> Engine:
+def bare_engine(url: URL, *, reader: ReadOnlyFile | None = None) -> Engine:
     """Make an engine for looking and migrating: one connection at a time, nothing set up."""
+    if reader is not None:
+        return connect_engine(url, poolclass=NullPool, creator=reader.connect)
     if url.get_backend_name() == "sqlite":
         return connect_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S})
-    return connect_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 10})
+    engine = connect_engine(url, poolclass=NullPool)
+    PostgresSetup(url, DatabaseConfig(), BUSY_TIMEOUT_S).listen(engine)
+    return engine.execution_options(**_READ_WRITE)
+
+
+_READ_WRITE: Final[dict[str, Any]] = {
+    "isolation_level": "READ COMMITTED",
+    "postgresql_readonly": False,
+}
+"""Whatever the database or the role has as its default."""
+
+
+def _pool(config: DatabaseConfig) -> dict[str, Any]:
+    return {
+        "pool_size": config.pool_size,
+        "max_overflow": config.max_overflow,
+        "pool_timeout": config.pool_timeout_s,
+    }
 
 
 class Database:
@@ -163,41 +108,65 @@ class Database:
     memory has one connection, which threads take in turn.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(
+        self, url: URL, config: DatabaseConfig | None = None, *, read_only: bool = False
+    ) -> None:
         self.place = place_of(url)
         self.is_memory = is_memory(url)
+        self.is_read_only = read_only
+        self._given = config
+        self._config = config or DatabaseConfig()
         self._pid = os.getpid()
         self._is_closed = False
         self._in_use = 0
         self._is_held = self._is_torn = False
         self._unused = threading.Condition()
-        is_postgres = url.get_backend_name() == "postgresql"
         self._file: FileIdentity | None = None
         self._turn = threading.Lock() if self.is_memory else nullcontext()
-        if is_postgres:
-            self._engine = connect_engine(
-                url,
-                pool_pre_ping=True,
-                pool_recycle=1800,
-                connect_args={"connect_timeout": 10},
-            )
-            event.listen(self._engine, "connect", _set_up_postgres)
-            event.listen(self._engine, "begin", _begin_postgres)
+        self._postgres: PostgresSetup | None = None
+        self._read_only_file: ReadOnlyFile | None = None
+        if url.get_backend_name() == "postgresql":
+            self._engine = self._postgres_engine(url)
         else:
-            options: dict[str, Any] = {"connect_args": {"check_same_thread": False}}
-            if self.is_memory:
-                options["poolclass"] = StaticPool
-            self._engine = connect_engine(url, **options)
-            event.listen(self._engine, "connect", _set_up_sqlite)
-            if not self.is_memory:
-                self._file = FileIdentity(url.database or "")
-                self._file.watch(self._engine)
+            self._engine = self._sqlite_engine(url)
+        is_postgres = self._postgres is not None
         # PostgreSQL would else give each statement of a read a newer view than the one before.
-        snapshot = {"isolation_level": "REPEATABLE READ"} if is_postgres else {}
-        self._reader = self._engine.execution_options(**snapshot)
-        self._writer = self._engine.execution_options(agentmem_write=True)
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = self._engine.execution_options(**snapshot if is_postgres else {})
+        self._writer = self._engine.execution_options(
+            agentmem_write=True, **_READ_WRITE if is_postgres else {}
+        )
         self._soon = self._writer.execution_options(agentmem_soon=True)
         hold_in_fork(self)
+
+    def _postgres_engine(self, url: URL) -> Engine:
+        config = self._config
+        engine = connect_engine(url, pool_pre_ping=True, pool_recycle=1800, **_pool(config))
+        self._postgres = PostgresSetup(url, config, self._lock_timeout_s)
+        self._postgres.listen(engine)
+        return engine
+
+    def _sqlite_engine(self, url: URL) -> Engine:
+        path = Path(url.database or "")
+        if self.is_read_only and not self.is_memory:
+            # Each read looks anew at what is beside the file.
+            self._read_only_file = ReadOnlyFile(path)
+            return connect_engine(url, poolclass=NullPool, creator=self._read_only_file.connect)
+        pool = {"poolclass": StaticPool} if self.is_memory else _pool(self._config)
+        engine = connect_engine(url, connect_args={"check_same_thread": False}, **pool)
+
+        def ready(connection: sqlite3.Connection, _record: object) -> None:
+            set_up(connection, self._lock_timeout_s)
+
+        event.listen(engine, "connect", ready)
+        if not self.is_memory:
+            self._file = FileIdentity(url.database or "")
+            self._file.watch(engine)
+        return engine
+
+    @property
+    def _lock_timeout_s(self) -> float:
+        return self._given.lock_timeout_s if self._given else BUSY_TIMEOUT_S
 
     @property
     def engine(self) -> Engine:
@@ -215,9 +184,11 @@ class Database:
             return  # the parent's
         with self._unused:
             self._is_closed = True
-            is_unused = self._unused.wait_for(lambda: self._in_use == 0, BUSY_TIMEOUT_S)
+            is_unused = self._unused.wait_for(lambda: self._in_use == 0, self._lock_timeout_s)
         if is_unused or not self.is_memory:
             self._engine.dispose()
+        if self._read_only_file is not None:
+            self._read_only_file.close()
 
     def forget_deleted(self) -> None:
         """
@@ -252,9 +223,11 @@ class Database:
         it must do nothing but talk to its connection.
 
         Raises:
+            ReadOnlyDatabaseError: this was opened for reading only.
             DatabaseBusyError: the lock did not come in time.
             StoreError: the database could not be written, or this was closed.
         """
+        self._check_writable()
         return self._run(self._writer, work)
 
     def write_soon(self, work: Callable[[Connection], T]) -> T:
@@ -264,7 +237,14 @@ class Database:
         A killed process loses nothing. A power cut may take what was written last in this way, and
         never something that a later `write` of any process has followed.
         """
+        self._check_writable()
         return self._run(self._soon, work)
+
+    def _check_writable(self) -> None:
+        if self.is_read_only:
+            raise ReadOnlyDatabaseError(
+                f"{self.place} was opened with read_only=True: open it without to write"
+            )
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         with self._used():
@@ -287,7 +267,7 @@ class Database:
                 self._unused.notify_all()
 
     def _retried(self, engine: Engine, work: Callable[[Connection], T]) -> T:
-        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        deadline = time.monotonic() + self._lock_timeout_s
         attempt = 0
         while True:
             with translated(self.place):
@@ -296,6 +276,8 @@ class Database:
                 except DBAPIError as error:
                     if not is_transient(error) or time.monotonic() > deadline:
                         raise
+                    if self._postgres is not None and is_unprepared(error):
+                        self._postgres.prepare_nothing()
             attempt += 1
             time.sleep(random.uniform(0, min(0.05, 0.001 * 2**attempt)))  # noqa: S311 - jitter
 

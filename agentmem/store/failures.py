@@ -17,9 +17,12 @@ _HINTS: Final[dict[int | str | None, str]] = {
     11: "the file is damaged: restore it from a backup",
     13: "the disk is full: nothing was stored",
     "53100": "the disk is full: nothing was stored",
+    "25006": "it takes no writes: open it with read_only=True to read",
 }
 _POSTGRES_BUSY: Final = {"40001", "40P01", "55P03", "57014"}
 _POSTGRES_GONE: Final = "23503"
+_POSTGRES_UNPREPARED: Final = {"26000", "42P05"}
+_POSTGRES_TIMED_OUT: Final = "57014"
 _POSTGRES_NO_DATABASE: Final = {"3D000", "28P01", "28000"}
 
 
@@ -43,7 +46,15 @@ def is_transient(error: exc.DBAPIError) -> bool:
     somebody deleted after it was looked up: doing it again finds that out. It does not hold for a
     commit that broke: `Database.write` looks at that case itself.
     """
-    return error.connection_invalidated or _is_busy(error) or _code(error) == _POSTGRES_GONE
+    if _code(error) == _POSTGRES_TIMED_OUT:
+        return False
+    is_lost = _code(error) == _POSTGRES_GONE or is_unprepared(error)
+    return error.connection_invalidated or _is_busy(error) or is_lost
+
+
+def is_unprepared(error: exc.DBAPIError) -> bool:
+    """Whether a prepared statement was not the one of this client: the session is shared."""
+    return _code(error) in _POSTGRES_UNPREPARED
 
 
 def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
@@ -55,9 +66,13 @@ def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
         )
     if not isinstance(error, exc.DBAPIError):
         return StoreError(f"{place}: {said}")
-    if _is_busy(error):
-        return DatabaseBusyError(f"{place} is locked by another writer: {said}; try again")
     code = _code(error)
+    if _is_busy(error):
+        if code == _POSTGRES_TIMED_OUT:
+            what = "ended a statement, whose time was over or which was cancelled"
+        else:
+            what = "is locked by another writer"
+        return DatabaseBusyError(f"{place} {what}: {said}; try again")
     if code in _SQLITE_NO_DATABASE or code in _POSTGRES_NO_DATABASE:
         return DatabaseUrlError(f"cannot open the database {place}: {said}")
     # psycopg gives no code when there was no server to give one.

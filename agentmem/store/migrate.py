@@ -8,16 +8,16 @@ like ``session`` are too common to share. On PostgreSQL a schema of its own is e
 (``?options=-csearch_path%3Dagentmem``).
 """
 
-from collections.abc import Callable
-from typing import Final, Literal, TypeVar
+from pathlib import Path
+from typing import Final, Literal
 
 from sqlalchemy import URL, Connection, inspect, text
 
 from agentmem.errors import DatabaseUrlError, SchemaVersionError
-from agentmem.store.engine import bare_engine, is_memory, parse_url, place_of
+from agentmem.store.engine import bare_engine
 from agentmem.store.failures import one_line, translated
-
-T = TypeVar("T")
+from agentmem.store.sqlite import ReadOnlyFile, check_writable, create_private, has_content
+from agentmem.store.urls import is_file, is_memory, parse_url, place_of
 
 REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """All migrations, oldest first. Kept here so that opening a database does not parse them."""
@@ -48,7 +48,7 @@ def current(url: str) -> str | None:
         DatabaseUrlError: it is one in memory.
         StoreError: it cannot be opened.
     """
-    return _on_bare_connection(_lasting(url), _revision)
+    return _look(_lasting(url))
 
 
 def upgrade(url: str, revision: str = "head") -> str:
@@ -77,17 +77,20 @@ def downgrade(url: str, revision: str) -> str | None:
     return current(url)
 
 
-def ensure_current(url: URL) -> None:
+def ensure_current(url: URL, *, create: bool = True) -> None:
     """
     Create the tables in an empty database; refuse any other that is not at `head()`.
 
     Raises:
+        DatabaseUrlError: there is no database, and none is to be created.
         SchemaVersionError: the database is older or newer, or of something else.
         StoreError: it cannot be opened.
     """
-    found = _on_bare_connection(url, _revision)
     expected = head()
+    found = _look(url)
     if found is None:
+        if not create:
+            raise DatabaseUrlError(f"there is no database of agentmem at {place_of(url)}")
         _migrate(url, "head", "upgrade")
     elif found != expected:
         raise SchemaVersionError(
@@ -126,16 +129,26 @@ def _step(connection: Connection, revision: str, direction: Direction) -> None:
         ) from error
 
 
-def _on_bare_connection(url: URL, work: Callable[[Connection], T]) -> T:
-    engine = bare_engine(url)
+def _look(url: URL) -> str | None:
+    path = Path(url.database or "")
+    # A file is not made for being looked for.
+    if is_file(url) and not has_content(path):
+        return None
+    reader = ReadOnlyFile(path) if is_file(url) else None
     try:
-        with translated(place_of(url)), engine.connect() as connection:
-            return work(connection)
+        with translated(place_of(url)):
+            engine = bare_engine(url, reader=reader)
+            with engine.connect() as connection:
+                return _revision(connection)
     finally:
-        engine.dispose()
+        if reader is not None:
+            reader.close()
 
 
 def _migrate(url: URL, revision: str, direction: Direction) -> str:
+    if is_file(url):
+        check_writable(Path(url.database or ""))
+        create_private(Path(url.database or ""))
     engine = bare_engine(url)
     try:
         with (

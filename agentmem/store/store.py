@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from agentmem.config import DatabaseConfig
 from agentmem.store.archive import StoreArchive
 from agentmem.store.deletion import Deletion
-from agentmem.store.engine import Database, is_memory, parse_url
+from agentmem.store.engine import Database
 from agentmem.store.ledger import Ledger
 from agentmem.store.lines import Lines
 from agentmem.store.messages import Messages
@@ -15,7 +17,9 @@ from agentmem.store.migrate import create_tables, ensure_current
 from agentmem.store.pins import Pins
 from agentmem.store.retention import Retention
 from agentmem.store.sessions import Sessions
+from agentmem.store.sqlite import check_writable
 from agentmem.store.transfer import Transfer
+from agentmem.store.urls import is_file, is_memory, parse_url
 
 
 def _now() -> datetime:
@@ -48,13 +52,24 @@ class Store:
         return StoreArchive(self.database, namespace)
 
     @classmethod
-    def open(cls, url: str, *, clock: Callable[[], datetime] = _now) -> Self:
+    def open(
+        cls,
+        url: str,
+        *,
+        clock: Callable[[], datetime] = _now,
+        config: DatabaseConfig | None = None,
+        read_only: bool = False,
+        create: bool = True,
+    ) -> Self:
         """
         Open the database of that URL; an empty one gets its tables now.
 
         Args:
             url: ``sqlite:///agent.db``, ``sqlite://`` (in memory) or ``postgresql://...``.
             clock: tells the time that new rows are stamped with; nothing is ordered by it.
+            config: pool and time-outs.
+            read_only: whether nothing is ever written, neither in the database nor beside it.
+            create: whether a database that is not there, or empty, is made.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
@@ -63,11 +78,14 @@ class Store:
         """
         parsed = parse_url(url)
         if is_memory(parsed):
-            database = Database(parsed)
+            database = Database(parsed, config)
             database.write(create_tables)
+            database.is_read_only = read_only
         else:
-            ensure_current(parsed)
-            database = Database(parsed)
+            if is_file(parsed) and not read_only:
+                check_writable(Path(parsed.database or ""))
+            ensure_current(parsed, create=create and not read_only)
+            database = Database(parsed, config, read_only=read_only)
         return cls(database, clock=clock)
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ from sqlalchemy.exc import DBAPIError
 
 from agentmem.errors import DatabaseBusyError, DatabaseUrlError, StoreError
 from agentmem.store import Store, engine
-from agentmem.store.engine import parse_url
 from agentmem.store.failures import mask, translate
+from agentmem.store.urls import parse_url
 from agentmem.types import BranchId, Scope
 from tests.builders import say
 

@@ -11,7 +11,7 @@ from agentmem.context import check_conservation
 from agentmem.errors import DatabaseUrlError, SchemaVersionError
 from agentmem.protocols import Embedding
 from agentmem.store import Store, alembic_runner, current, downgrade, head, migrate, upgrade
-from agentmem.store.engine import parse_url
+from agentmem.store.urls import parse_url
 from agentmem.types import Form, Span, Tier
 from tests.builders import call, say
 from tests.store.processes import ROOT, finish, start

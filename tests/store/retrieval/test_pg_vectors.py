@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 from agentmem.protocols import Domain, Embedding, Query
 from agentmem.retrieval import HybridRetriever
 from agentmem.store import Store, alembic_runner, downgrade, upgrade
-from agentmem.store.engine import parse_url
+from agentmem.store.urls import parse_url
 from agentmem.testing import HashingEmbedder
 from agentmem.types import Inherit
 from tests.builders import say
