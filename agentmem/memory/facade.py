@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agentmem.config import Budget
+from agentmem.config import Budget, DatabaseConfig
 from agentmem.context import Policy
 from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
@@ -76,6 +76,9 @@ class Memory:
         namespace: str = "default",
         timezone: str | None = None,
         date: Day | None = None,
+        database: DatabaseConfig | None = None,
+        read_only: bool = False,
+        create: bool = True,
     ) -> "Memory":
         """
         Open the database at *url*; an empty one is given its tables.
@@ -93,6 +96,10 @@ class Memory:
             namespace: separates applications or tenants in one database.
             timezone: IANA name of the users' time zone, for sessions that are created from now on.
             date: what templates print as the date, likewise; by default that of the creation.
+            database: sizes of the connection pool, and time-outs.
+            read_only: whether nothing is ever written: neither in the database, nor beside a file,
+                which may then be write-protected. Prompts are logged, so none can be made.
+            create: whether a database is made where there is none.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
@@ -104,7 +111,7 @@ class Memory:
         checked_budget(budget, model)
         checked_retriever(retriever)
         return cls(
-            Store.open(url),
+            Store.open(url, config=database, read_only=read_only, create=create),
             model=model,
             counter=counter,
             retriever=retriever,
