@@ -146,6 +146,7 @@ class DatabaseConfig:
         lock_timeout_s: seconds for which a write waits for its lock, tries again included.
         statement_timeout_s: seconds that one statement may take; PostgreSQL only. None is no limit,
             whatever the server's default is.
+        create: whether a database that is not there, or has no tables, is made.
     """
 
     pool_size: int = 5
@@ -153,6 +154,7 @@ class DatabaseConfig:
     pool_timeout_s: float = 30.0
     lock_timeout_s: float = 20.0
     statement_timeout_s: float | None = None
+    create: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)

@@ -78,7 +78,6 @@ class Memory:
         date: Day | None = None,
         database: DatabaseConfig | None = None,
         read_only: bool = False,
-        create: bool = True,
     ) -> "Memory":
         """
         Open the database at *url*; an empty one is given its tables.
@@ -87,19 +86,15 @@ class Memory:
             url: ``sqlite:///file.db``, ``sqlite://`` (memory), ``postgresql://user@host/name``.
             model: answers, and counts with its own chat template.
             counter: counts, where the caller has a model of his own.
-            retriever: finds what was said earlier and might matter now, such as
-                `agentmem.retrieval.HybridRetriever`; it embeds in the background.
-            budget: of every prompt that names no other; by default 4,096 tokens, or what the
-                model's window has.
-            policy: what gives way first and who writes summaries; by default the sentences that
-                say most, as they were said.
+            retriever: finds what was said earlier: `agentmem.retrieval.HybridRetriever`.
+            budget: of every prompt that names no other; by default 4,096 tokens or the window.
+            policy: what gives way first, and who writes summaries.
             namespace: separates applications or tenants in one database.
             timezone: IANA name of the users' time zone, for sessions that are created from now on.
             date: what templates print as the date, likewise; by default that of the creation.
             database: sizes of the connection pool, and time-outs.
-            read_only: whether nothing is ever written: neither in the database, nor beside a file,
-                which may then be write-protected. Prompts are logged, so none can be made.
-            create: whether a database is made where there is none.
+            read_only: whether nothing is written, in the database or beside it; for looking, since
+                prompts are logged.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
@@ -111,7 +106,7 @@ class Memory:
         checked_budget(budget, model)
         checked_retriever(retriever)
         return cls(
-            Store.open(url, config=database, read_only=read_only, create=create),
+            Store.open(url, config=database, read_only=read_only),
             model=model,
             counter=counter,
             retriever=retriever,

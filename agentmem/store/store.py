@@ -59,7 +59,6 @@ class Store:
         clock: Callable[[], datetime] = _now,
         config: DatabaseConfig | None = None,
         read_only: bool = False,
-        create: bool = True,
     ) -> Self:
         """
         Open the database of that URL; an empty one gets its tables now.
@@ -67,9 +66,8 @@ class Store:
         Args:
             url: ``sqlite:///agent.db``, ``sqlite://`` (in memory) or ``postgresql://...``.
             clock: tells the time that new rows are stamped with; nothing is ordered by it.
-            config: pool and time-outs.
+            config: pool and time-outs, and whether a database is made where there is none.
             read_only: whether nothing is ever written, neither in the database nor beside it.
-            create: whether a database that is not there, or empty, is made.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
@@ -84,7 +82,8 @@ class Store:
         else:
             if is_file(parsed) and not read_only:
                 check_writable(Path(parsed.database or ""))
-            ensure_current(parsed, create=create and not read_only)
+            is_made = (config is None or config.create) and not read_only
+            ensure_current(parsed, create=is_made)
             database = Database(parsed, config, read_only=read_only)
         return cls(database, clock=clock)
 
