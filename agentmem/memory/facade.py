@@ -85,26 +85,23 @@ class Memory:
         Args:
             url: ``sqlite:///file.db``, ``sqlite://`` (memory), ``postgresql://user@host/name``.
             model: answers, and counts with its own chat template.
-            counter: counts, where the caller has a model of his own.
+            counter: counts for a model of your own.
             retriever: finds what was said earlier: `agentmem.retrieval.HybridRetriever`.
             budget: of every prompt that names no other; by default 4,096 tokens or the window.
             policy: what gives way first, and who writes summaries.
             namespace: separates applications or tenants in one database.
             timezone: IANA name of the users' time zone, for sessions that are created from now on.
-            date: what templates print as the date, likewise; by default that of the creation.
+            date: what templates print as the date, likewise.
             database: sizes of the connection pool, and time-outs.
-            read_only: whether nothing is written, in the database or beside it; for looking, since
-                prompts are logged.
+            read_only: whether nothing is written, in the database or beside it: no prompts either.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
             SchemaVersionError: its tables are older or newer than this package.
-            ConfigError: *budget* is larger than the model's window, or there is no such *timezone*.
+            ConfigError: *budget* is larger than the model's window; no such *timezone*.
         """
         check_clock(timezone, date)
-        Scope(namespace=namespace)
-        checked_budget(budget, model)
-        checked_retriever(retriever)
+        _ = Scope(namespace=namespace), checked_budget(budget, model), checked_retriever(retriever)
         return cls(
             Store.open(url, config=database, read_only=read_only),
             model=model,
