@@ -21,6 +21,7 @@ from agentmem.context.policy import Policy
 from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
 from agentmem.context.reuse import Before, find_reuse, pin_versions
+from agentmem.context.stand_ins import with_stand_ins
 from agentmem.context.turns import replaced, untold
 from agentmem.protocols import Hit, TokenCounter, default_system
 from agentmem.types import (
@@ -90,7 +91,7 @@ class BranchView:
     def says_anything(self) -> bool:
         """Whether a prompt of it would show more than pins, which strict templates refuse alone."""
         messages = [stored for turn in self.turns for stored in turn.messages]
-        gone = replaced(messages)
+        gone = replaced(messages) | unneeded(self.turns)
         told = (show(stored) for stored in messages if stored.position not in gone)
         return bool(self.summaries or self.hits) or not all(piece.is_silent for piece in told)
 
@@ -120,6 +121,7 @@ class Assembler:
                 the current turn may not be clipped or cannot be clipped enough.
         """
         self._renderer = Renderer(self._counter)
+        view = replace(view, turns=with_stand_ins(view.turns))
         budget = self._budget_behind(view.pins)
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, budget)

@@ -24,6 +24,7 @@ INSTRUCTIONS: Final = (
 _START: Final = r"\A[\W_]*"
 _CONTROL: Final = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<(?:pad|eos|bos|unk|end_of_turn)>|\[PAD\]")
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>")
+_PAGE: Final = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _FENCE: Final = re.compile(
     r"\A```[ \t]*(?:text|txt|markdown|md|plaintext)?\s+(.*?)\s*```\Z", re.DOTALL
 )
@@ -40,6 +41,25 @@ _CALL: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CODE: Final = re.compile(r"\A```")
+_FILLER: Final = re.compile("[\u115f\u1160\u3164\uffa0]")
+"""Invisible characters that Unicode counts as letters."""
+
+_MARK: Final = re.compile(r"\A\W*(?:[\[(<{][^\[\](){}<>]*(?:\{\})?[\])>}][\s.,:;!-]*)+\Z")
+_LINK: Final = re.compile(r"\A\W*(?:https?://|www\.)\S+\s*\Z", re.IGNORECASE)
+_STATEMENT: Final = re.compile(
+    r"\A\s*(?:call:?\s+)?[A-Za-z_][\w.]*\([^()]*\)\s*;?\s*\Z"
+    r"|\A\s*(?:(?-i:SELECT)\b.+\bfrom\b|insert into\b|update \w+ set\b|delete from\b"
+    r"|import \w+$|def \w+\(|class \w+[:(]|return\b.*;\s*$)",
+    re.IGNORECASE,
+)
+_PROGRESS: Final = re.compile(
+    _START + r"(?:(?:loading|thinking|processing|generating|summari[sz]ing|working|analy[sz]ing)"
+    r"(?: (?:the |your )?(?:conversation|summary|request|response))?"
+    r"|please wait|one moment|just a (?:moment|second)|(?:in progress|pending|to be continued)"
+    r"|(?:the |this )?(?:conversation|history|transcript|log|record) (?:is|was|seems) "
+    r"(?:empty|missing|blank|too (?:short|long)|not (?:available|provided)))[\W_]*\Z",
+    re.IGNORECASE,
+)
 _BLANKS: Final = re.compile(
     _START
     + r"(?:null|none|nil|nan|n/?a|undefined|true|false|empty|todo|tbd|ok(?:ay)?|yes|no|sure|done"
@@ -129,6 +149,8 @@ def read_summary(text: str) -> tuple[str, str | None]:
     cleaned = _unframed(_CONTROL.sub("", answer).strip())
     if _CALL.search(answer):
         return cleaned, "it called a tool"
+    if _PAGE.match(answer):
+        return cleaned, "it wrote a page of HTML"
     return cleaned, next((why for is_junk, why in _KINDS if is_junk(cleaned)), None)
 
 
@@ -159,7 +181,7 @@ def _text_in_json(text: str) -> str:
 
 
 def _says_nothing(text: str) -> bool:
-    plain = _TAG.sub(" ", text)
+    plain = _FILLER.sub("", _TAG.sub(" ", text))
     return _DIGITS.match(plain) is not None or _LETTER.search(plain) is None
 
 
@@ -198,6 +220,10 @@ _KINDS: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
     (_says_nothing, "it wrote no words"),
     (_is_json, "it wrote JSON and no prose"),
     (_found(_CODE), "it wrote code and no prose"),
+    (_found(_STATEMENT), "it wrote code and no prose"),
+    (_found(_MARK), "it wrote a mark and no prose"),
+    (_found(_LINK), "it wrote an address and no prose"),
+    (_found(_PROGRESS), "it reported its progress"),
     (_found(_BLANKS), "it filled in a blank"),
     (_found(_ANNOUNCED), "it announced a summary and wrote none"),
     (_found(_ECHO), "it repeated its instructions"),

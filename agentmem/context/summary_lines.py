@@ -16,6 +16,7 @@ from typing import Final
 from agentmem.context.sentences import OMITTED
 from agentmem.protocols import Passage
 from agentmem.types import Origin, Role, StoredMessage, Summary
+from agentmem.types.moments import in_zone
 
 _ROLES: Final = {
     "user": Role.USER,
@@ -86,7 +87,7 @@ def passages_of_messages(
                 position=stored.position,
                 role=message.role,
                 text=text,
-                day=(stored.created_at.astimezone(zone) if zone else stored.created_at).date(),
+                day=(in_zone(stored.created_at, zone) if zone else stored.created_at).date(),
                 speaker=_speaker(stored, names),
             )
 

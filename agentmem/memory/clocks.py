@@ -9,6 +9,7 @@ from agentmem.context import BranchView
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import Hit
 from agentmem.types import StoredMessage, Turn
+from agentmem.types.moments import in_zone
 
 
 def zone_of(name: str | None) -> tzinfo:
@@ -81,4 +82,4 @@ def hits_in(zone: tzinfo, hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 def _in(zone: tzinfo, messages: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
-    return (replace(stored, created_at=stored.created_at.astimezone(zone)) for stored in messages)
+    return (replace(stored, created_at=in_zone(stored.created_at, zone)) for stored in messages)

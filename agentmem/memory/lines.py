@@ -8,7 +8,7 @@ from typing import Any
 from agentmem.config import Budget, Sampling
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.memory.aio import finished, in_thread
-from agentmem.memory.arguments import parts_of
+from agentmem.memory.arguments import parts_said
 from agentmem.memory.conversation import Conversation
 from agentmem.protocols import Hit
 from agentmem.types import (
@@ -100,7 +100,7 @@ class LineKeeping(Conversation):
         old = found[0].message
         message = Message(
             role=old.role,
-            parts=parts_of(content),
+            parts=parts_said(old.role, content, self._runtime.counter),
             tool_calls=old.tool_calls,
             tool_call_id=old.tool_call_id,
             name=old.name,

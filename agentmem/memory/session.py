@@ -6,6 +6,7 @@ from typing import Self
 from agentmem.context import legal_fork
 from agentmem.errors import InvalidInputError, SessionNotFoundError
 from agentmem.memory.aio import finished, in_thread
+from agentmem.memory.arguments import parts_said
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
 from agentmem.memory.lines import LineKeeping
@@ -124,8 +125,11 @@ class Session(_Forkable, LineKeeping):
         Count the subtasks that a subtask is inside of, itself included.
 
         Raises:
+            InvalidInputError: *branch_id* is not an int.
             SessionNotFoundError: this session has no such subtask.
         """
+        if not isinstance(branch_id, int):
+            raise InvalidInputError(f"a subtask is named by its id, an int, got {branch_id!r:.80}")
         branches = {branch.id: branch for branch in self.branches()}
         depth = 0
         found = branches.get(branch_id)
@@ -164,11 +168,11 @@ class Subtask(_Forkable):
             ConflictError: this subtask has ended.
         """
         self._require_open()
-        message = Message(
-            role=Role.ASSISTANT if tool_call_id is None else Role.TOOL,
-            parts=(TextPart(text=text),),
-            tool_call_id=tool_call_id,
-        )
+        role = Role.ASSISTANT if tool_call_id is None else Role.TOOL
+        if not TextPart(text=text).text.strip() and role is Role.ASSISTANT:
+            raise InvalidInputError("there is nothing to hand back: the text is blank")
+        parts = parts_said(role, text, self._runtime.counter)
+        message = Message(role=role, parts=parts, tool_call_id=tool_call_id)
         self._promoted.append(message)
 
     def end(self) -> None:

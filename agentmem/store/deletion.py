@@ -37,6 +37,7 @@ from agentmem.types import (
     SessionId,
     TextPart,
     ToolCall,
+    check_name,
 )
 
 T = TypeVar("T")
@@ -159,9 +160,11 @@ class Deletion:
         message's append does not bring it back.
 
         Raises:
+            InvalidInputError: *key* cannot be stored, so there is none.
             PinNotFoundError: it was never set in that scope.
             SessionNotFoundError: no such branch of this scope.
         """
+        check_name("pin key", key)
 
         def work(connection: Connection) -> None:
             for _, found in lock_pins(connection, scope, branch_id, key, pin_scope):

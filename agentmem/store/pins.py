@@ -218,6 +218,7 @@ class Pins:
             PinNotFoundError: the pin was never set in that scope.
             SessionNotFoundError: no such branch of this scope.
         """
+        check_name("pin key", key)
         check_name("author", author)
 
         def work(connection: Connection) -> Pin:

@@ -31,6 +31,18 @@ class Writes:
 SAID = stored(say("user", "We pay 92 EUR for it. " + words(90, "chat")), say("assistant", "Noted."))
 
 JUNK = [
+    "\u3164",
+    "\u115f\u1160\uffa0",
+    "[TRUNCATED]",
+    "[INST] [/INST]",
+    "<html><body>err</body></html>",
+    "(calls search {})",
+    'call: search("x")',
+    "The conversation is empty.",
+    "Loading...",
+    "https://example.com",
+    "print('hi')",
+    "SELECT * FROM x",
     "{}",
     "[]",
     "null",

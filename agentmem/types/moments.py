@@ -1,0 +1,16 @@
+"""Moments in the time zone of a user."""
+
+from datetime import datetime, tzinfo
+
+
+def in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """
+    Return *moment* as it is in *zone*.
+
+    In the first and the last hours that a date can have it stays in its own zone, since the other
+    has no date for it.
+    """
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
