@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, insert, select
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.store.branches import find_branch, find_branches
 from agentmem.store.engine import Database
-from agentmem.store.ledger_codec import encode_prompt, encode_record, to_info, to_record
+from agentmem.store.ledger_codec import encode_prompt, encode_records, to_info, to_records
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, TruncationRow
 from agentmem.store.summaries import (
     Sources,
@@ -131,7 +131,7 @@ class Ledger:
                 expect_sources(connection, branch.session_id, sources)
                 add_summaries(connection, prompt.branch_id, made, now)
             assembly_id = connection.execute(_ADD, columns).scalar_one()
-            rows = [encode_record(record, assembly_id) for record in prompt.truncations]
+            rows = encode_records(prompt.truncations, assembly_id)
             if rows:
                 connection.execute(insert(TruncationRow), rows)
             return AssemblyId(assembly_id)
@@ -256,7 +256,8 @@ class Ledger:
             find_branches(connection, scope, session_id)
             return connection.execute(statement, keys).all()
 
-        return tuple(to_record(row) for row in self._database.read(work))
+        records = [record for row in self._database.read(work) for record in to_records(row)]
+        return tuple(sorted(records, key=lambda record: (record.assembly_id or 0, record.first)))
 
 
 def _numbered(prompt: Prompt, assembly_id: AssemblyId, now: datetime) -> Prompt:

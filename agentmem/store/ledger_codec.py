@@ -7,6 +7,12 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from agentmem.store.codec import to_json
+from agentmem.store.compact_log import (
+    decode_layout,
+    decode_ranges,
+    encode_layout,
+    encode_ranges,
+)
 from agentmem.store.schema import AnyRow
 from agentmem.types import (
     AssemblyId,
@@ -31,8 +37,10 @@ def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
     return {
         "branch_id": prompt.branch_id,
         "head": prompt.head,
-        "tokens_by_tier": to_json({k.value: v for k, v in prompt.tokens_by_tier.items()}),
-        "layout": to_json([_encode_span(span) for span in prompt.layout]),
+        "tokens_by_tier": to_json([prompt.tokens_by_tier.get(tier, 0) for tier in Tier]),
+        "layout": to_json(
+            encode_layout(prompt.layout) or [_encode_span(span) for span in prompt.layout]
+        ),
         "prompt_hash": prompt.prompt_hash,
         "pins": to_json(prompt.pins),
         "context": prompt.context,
@@ -43,7 +51,7 @@ def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
 
 
 def _encode_span(span: Span) -> list[Any]:
-    """Write a span; what is as usual for most is left off its end, since a layout is a row."""
+    """Write a span of its own; what is as usual for most is left off its end."""
     cells = [span.first, span.last, span.tier, span.form, span.kept, span.source, span.times]
     while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
         cells.pop()
@@ -64,29 +72,48 @@ def _to_span(cells: Sequence[Any]) -> Span:
     )
 
 
-def encode_record(record: TruncationRecord, assembly_id: int) -> dict[str, Any]:
-    """Write a truncation record as a row."""
+def encode_records(records: Sequence[TruncationRecord], assembly_id: int) -> list[dict[str, Any]]:
+    """Write the records of one prompt as rows: one for all that have the same reason."""
+    alike: dict[tuple[Any, ...], list[TruncationRecord]] = {}
+    for record in records:
+        reason = (record.tier, record.rule, record.room, record.destination)
+        alike.setdefault(reason, []).append(record)
+    return [_encode_alike(group, assembly_id) for group in alike.values()]
+
+
+def _encode_alike(records: Sequence[TruncationRecord], assembly_id: int) -> dict[str, Any]:
+    one = records[0]
+    ranges = [(record.first, record.last, record.num_tokens) for record in records]
+    tokens = [record.num_tokens for record in records if record.num_tokens is not None]
     return {
         "assembly_id": assembly_id,
-        "first": record.first,
-        "last": record.last,
-        "tier": record.tier.value,
-        "rule": record.rule.value,
-        "num_tokens": record.num_tokens,
-        "room": record.room,
-        "destination": check_text("destination", record.destination),
+        "first": min(record.first for record in records),
+        "last": max(record.last for record in records),
+        "tier": one.tier.value,
+        "rule": one.rule.value,
+        "num_tokens": sum(tokens) if len(tokens) == len(records) else None,
+        "room": one.room,
+        "destination": check_text("destination", one.destination),
+        "ranges": encode_ranges(ranges) if len(records) > 1 else None,
     }
 
 
 def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
     """Read a row of the log of prompts."""
-    tokens = {Tier(name): number for name, number in json.loads(row.tokens_by_tier).items()}
+    tokens = json.loads(row.tokens_by_tier)
+    layout = json.loads(row.layout)
+    if isinstance(tokens, list):
+        tokens = dict(zip(Tier, tokens, strict=True))
+    else:
+        tokens = {Tier(name): number for name, number in tokens.items()}
     return AssemblyInfo(
         id=AssemblyId(row.id),
         branch_id=BranchId(row.branch_id),
         head=row.head,
         tokens_by_tier=freeze(tokens),
-        layout=tuple(map(_to_span, json.loads(row.layout))),
+        layout=(
+            decode_layout(layout) if isinstance(layout, dict) else tuple(map(_to_span, layout))
+        ),
         prompt_hash=row.prompt_hash,
         pins=tuple((key, version) for key, version in json.loads(row.pins)),
         context=row.context,
@@ -119,17 +146,21 @@ def check_info(info: AssemblyInfo) -> None:
             raise TypeError(f"{cell!r:.50} is no {kind.__name__}")
 
 
-def to_record(row: AnyRow | SimpleNamespace) -> TruncationRecord:
-    """Read a truncation record with its prompt's branch and time."""
-    return TruncationRecord(
-        branch_id=BranchId(row.branch_id),
-        first=row.first,
-        last=row.last,
-        tier=Tier(row.tier),
-        rule=Rule(row.rule),
-        num_tokens=row.num_tokens,
-        room=row.room,
-        destination=row.destination,
-        assembly_id=AssemblyId(row.assembly_id),
-        created_at=row.created_at,
+def to_records(row: AnyRow | SimpleNamespace) -> tuple[TruncationRecord, ...]:
+    """Read the truncation records of a row, with their prompt's branch and time."""
+    whole = [(row.first, row.last, row.num_tokens)]
+    return tuple(
+        TruncationRecord(
+            branch_id=BranchId(row.branch_id),
+            first=first,
+            last=last,
+            tier=Tier(row.tier),
+            rule=Rule(row.rule),
+            num_tokens=num_tokens,
+            room=row.room,
+            destination=row.destination,
+            assembly_id=AssemblyId(row.assembly_id),
+            created_at=row.created_at,
+        )
+        for first, last, num_tokens in (whole if row.ranges is None else decode_ranges(row.ranges))
     )

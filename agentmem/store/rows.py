@@ -19,7 +19,7 @@ from agentmem.store.base import Base
 from agentmem.store.branches import to_branch_info
 from agentmem.store.codec import decode
 from agentmem.store.columns import UtcDateTime
-from agentmem.store.ledger_codec import check_info, to_info, to_record
+from agentmem.store.ledger_codec import check_info, to_info, to_records
 from agentmem.store.schema import (
     AssemblyRow,
     BranchRow,
@@ -277,7 +277,7 @@ def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
             case "assembly":
                 check_info(to_info(plain))
             case "truncation":
-                to_record(SimpleNamespace(branch_id=0, created_at=None, **row))
+                to_records(SimpleNamespace(branch_id=0, created_at=None, **row))
     except (StoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedFileError(f"a row of {kind} cannot be read: {error}") from error
 

@@ -223,7 +223,12 @@ class AssemblyRow(Base):
 
 
 class TruncationRow(Base):
-    """One entry of the log of what was left out."""
+    """
+    An entry of the log of what was left out.
+
+    Where several runs of one prompt were left out for one reason, *ranges* has each with its
+    tokens, and the other columns the whole of them.
+    """
 
     __tablename__ = "truncation"
 
@@ -236,6 +241,7 @@ class TruncationRow(Base):
     num_tokens: Mapped[int | None]
     room: Mapped[int]
     destination: Mapped[str]
+    ranges: Mapped[str | None]
 
 
 def add_postgres_options() -> None:

@@ -1,3 +1,4 @@
+import json
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -122,6 +123,52 @@ def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scop
         records = store.ledger.truncations(scope, session.id)
         clipped = replace(records[0], first=3, last=3)
         assert check_conservation(kept, (*records, clipped)) == ()
+        store.ledger.record(scope, prompt)
+
+
+def test_the_short_log_of_prompts_is_written_out_on_the_way_down(new_url, scope):
+    with Store.open(new_url) as store:
+        session = store.sessions.get_or_create(scope, "trip")
+        store.messages.append(scope, session.main, [say("user", text) for text in "abcdefgh"])
+        short = summary(session.main)
+        layout = (
+            Span(first=1, last=2, tier=Tier.SUMMARY, source=short.key),
+            Span(first=3, last=4, tier=Tier.RETRIEVED, kept=5, times=3),
+            Span(first=5, last=5, tier=None),
+            Span(first=6, last=6, tier=Tier.RECENT, form=Form.CLIPPED, kept=7),
+            Span(first=7, last=8, tier=Tier.CURRENT),
+        )
+        prompt = prompt_of(session.main, head=8, truncated=True, layout=layout, summaries=(short,))
+        (record,) = prompt.truncations
+        runs = [(1, 1, 3), (5, 5, None), (7, 8, 0)]
+        several = tuple(replace(record, first=f, last=la, num_tokens=n) for f, la, n in runs)
+        for truncations in (several, (record,), several):
+            store.ledger.record(scope, replace(prompt, truncations=truncations))
+        before = (
+            store.ledger.assemblies(scope, session.id),
+            store.ledger.truncations(scope, session.id),
+        )
+    downgrade(new_url, "0009")
+    engine = create_engine(parse_url(new_url))
+    with engine.begin() as connection:
+        layouts = connection.execute(text("SELECT layout, tokens_by_tier FROM assembly")).all()
+        rows = connection.execute(text("SELECT first, num_tokens FROM truncation ORDER BY id"))
+        written = [tuple(row) for row in rows]
+    engine.dispose()
+    named = {(first, num) for first, _, num in runs}
+    assert len(written) == 7
+    assert set(written[:3]) == set(written[4:]) == named
+    assert {json.loads(spans)[1][0] for spans, _ in layouts} == {3}
+    assert {type(json.loads(tokens)) for _, tokens in layouts} == {dict}
+
+    upgrade(new_url)
+
+    with Store.open(new_url) as store:
+        after = (
+            store.ledger.assemblies(scope, session.id),
+            store.ledger.truncations(scope, session.id),
+        )
+        assert after == before
         store.ledger.record(scope, prompt)
 
 

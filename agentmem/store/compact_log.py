@@ -1,0 +1,118 @@
+"""
+The short writing of what the log of prompts repeats most: layouts, and runs that were left out.
+
+A layout names each position once, so lengths say all, and a summary that covers many runs is named
+once. What older versions wrote, spans one by one, is read as it is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from agentmem.types import Form, Span, Tier
+
+_TIERS: Final[Mapping[Tier | None, str]] = {
+    None: "h",
+    Tier.TEMPLATE: "t",
+    Tier.PINNED: "p",
+    Tier.SUMMARY: "s",
+    Tier.RECENT: "w",
+    Tier.RETRIEVED: "r",
+    Tier.CURRENT: "c",
+}
+_FORMS: Final[Mapping[Form, str]] = {
+    Form.FULL: "",
+    Form.CLIPPED: "C",
+    Form.STUB: "S",
+    Form.REPLACED: "R",
+    Form.DELETED: "D",
+}
+_TIER_OF: Final = {letter: tier for tier, letter in _TIERS.items()}
+_FORM_OF: Final = {letter: form for form, letter in _FORMS.items()}
+_RUN: Final = re.compile(
+    "(?P<length>[0-9]*)(?P<tier>[htpswrc])(?P<source>[0-9]*)(?P<form>[CSRD]?)"
+    "(?:k(?P<kept>[0-9]+))?(?:x(?P<times>[0-9]+))?"
+)
+_RANGE: Final = re.compile("([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?")
+
+
+def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
+    """Write a layout; None where it does not have each position from 1 on in its turn."""
+    keys: dict[str, int] = {}
+    runs: list[str] = []
+    end = 0
+    for span in layout:
+        is_next = span.first == end + 1 <= span.last
+        if not is_next or span.times < 1 or (span.kept is not None and span.kept < 0):
+            return None
+        end = span.last
+        length = span.last - span.first + 1
+        source = "" if span.source is None else keys.setdefault(span.source, len(keys))
+        kept = "" if span.kept is None else f"k{span.kept}"
+        times = "" if span.times == 1 else f"x{span.times}"
+        size = "" if length == 1 else length
+        runs.append(f"{size}{_TIERS[span.tier]}{source}{_FORMS[span.form]}{kept}{times}")
+    return {"runs": " ".join(runs)} | ({"of": list(keys)} if keys else {})
+
+
+def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
+    """
+    Read what `encode_layout` wrote.
+
+    Raises:
+        ValueError: it is something else.
+        TypeError: a summary has no text for a name.
+    """
+    runs, keys = written.get("runs"), written.get("of", [])
+    if not isinstance(runs, str) or not isinstance(keys, list):
+        raise ValueError("a layout has no runs, or no list of summaries")  # noqa: TRY004 - read from a row
+    spans: list[Span] = []
+    end = 0
+    for run in runs.split():
+        found = _RUN.fullmatch(run)
+        if found is None or (found["source"] and int(found["source"]) >= len(keys)):
+            raise ValueError(f"{run!r:.50} is no run of a layout")
+        first, end = end + 1, end + int(found["length"] or 1)
+        spans.append(
+            Span(
+                first=first,
+                last=end,
+                tier=_TIER_OF[found["tier"]],
+                form=_FORM_OF[found["form"]],
+                kept=None if found["kept"] is None else int(found["kept"]),
+                source=keys[int(found["source"])] if found["source"] else None,
+                times=int(found["times"] or 1),
+            )
+        )
+    return tuple(spans)
+
+
+Range = tuple[int, int, int | None]
+"""The first and the last position, and the tokens of what is between, if they were counted."""
+
+
+def encode_ranges(ranges: Iterable[Range]) -> str:
+    """Write runs of positions with their tokens."""
+    return " ".join(
+        f"{first}{'' if last == first else f'-{last}'}{'' if tokens is None else f':{tokens}'}"
+        for first, last, tokens in ranges
+    )
+
+
+def decode_ranges(written: str) -> list[Range]:
+    """
+    Read what `encode_ranges` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    ranges: list[Range] = []
+    for one in written.split():
+        found = _RANGE.fullmatch(one)
+        if found is None:
+            raise ValueError(f"{one!r:.50} is no run of positions")
+        first, last, tokens = found.groups()
+        ranges.append((int(first), int(last or first), None if tokens is None else int(tokens)))
+    if not ranges:
+        raise ValueError("there is no run of positions")
+    return ranges
