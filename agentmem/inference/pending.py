@@ -167,16 +167,23 @@ class Pending:
 
 
 class _Waker:
-    """Resolves a future of a loop from any thread; a loop that is closed needs no waking."""
+    """
+    Resolves a future of a loop from any thread.
+
+    A loop that is closed needs no waking: then it lets go of the task that waits, which would not
+    be collected else as long as its request runs.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, woken: "asyncio.Future[None]") -> None:
         self._loop = loop
-        self._woken = woken
+        self._woken: asyncio.Future[None] | None = woken
 
     def __call__(self) -> None:
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(self._resolve)
+        except RuntimeError:  # it is closed, perhaps just now
+            self._woken = None
 
     def _resolve(self) -> None:
-        if not self._woken.done():
+        if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)

@@ -131,7 +131,9 @@ class AsyncReplyStream:
         if chunk is None:
             await self.aclose()
             return ""
-        return stream.take(chunk) if chunk.result is None else await finished(stream.take, chunk)
+        if chunk.result is None and not stream.is_closing:
+            return stream.take(chunk)
+        return await finished(stream.take, chunk)
 
     async def finish(self) -> Reply:
         """Read to the end and give the reply."""
@@ -142,8 +144,20 @@ class AsyncReplyStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is GeneratorExit:
+            # Its coroutine was dropped, as with a loop that is closed: it cannot wait any more.
+            self._stream.close()
+        else:
+            await self.aclose()
+
+    def close(self) -> None:
+        """
+        Do what `aclose` does, from any thread, such as that of a stop button.
+
+        It waits until what was said is stored: in a coroutine use `aclose`.
+        """
+        self._stream.close()
 
     async def aclose(self) -> None:
         """Cancel what is still running; safe to call twice."""

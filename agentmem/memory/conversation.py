@@ -66,8 +66,7 @@ class Conversation(Writing):
         Raises:
             InvalidInputError: a wrong argument, or nothing has been said yet; nothing was stored.
             TranscriptError: there is no *text*, and what was said last has its answer.
-            ConflictError: *client_key* was used for another text, or the talk has gone on since
-                without an answer.
+            ConflictError: *client_key* was used for another text, or the talk has gone on since.
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
             AdmissionError: prompt and answer can never fit the model or its memory.
@@ -80,13 +79,14 @@ class Conversation(Writing):
         wanted = wanted_recall(self._runtime, query, hits)
         budget = self._runtime.budget_for(budget)
         sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
-        asked, given = self._say(text, client_key)
-        if given is not None:
-            return self._give_again(given, budget)
-        prompt = self._assemble_and_look_ahead(budget, wanted)
-        save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
-        request = self._request(prompt, sampling, priority, timeout_s)
-        return self._start_reply(model, request, prompt, save)
+        with self._runtime.replies.beginning():
+            asked, given = self._say(text, client_key)
+            if given is not None:
+                return self._give_again(given, budget)
+            prompt = self._assemble_and_look_ahead(budget, wanted)
+            save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
+            asks = self._request(prompt, sampling, priority, timeout_s)
+            return self._start(model, asks, prompt, save)
 
     def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
         self,
@@ -180,7 +180,7 @@ class Conversation(Writing):
         ) as stream:
             return await stream.finish()
 
-    def _start_reply(
+    def _start(
         self, model: LanguageModel, request: GenerationRequest, prompt: Prompt, save: Save
     ) -> ReplyStream:
         chunks, done = model.stream(request), self._pin_what_is_to_stay
@@ -209,7 +209,6 @@ class Conversation(Writing):
         self, text: str | None, client_key: str | None
     ) -> tuple[StoredMessage | None, StoredMessage | None]:
         """Store what is to be answered, None for what stands last, and find its answer."""
-        self._runtime.replies.require_open()
         if text is not None:
             asked = self.append(Role.USER, text, client_key=client_key)
             return asked, self._answer_to(asked, client_key)

@@ -295,13 +295,16 @@ class Memory:
         No new reply begins. Replies that run have *timeout_s* seconds to come to their end; then
         they are ended, and what they have said until then is stored. Other calls that are at work
         are waited for. A background compaction that is not done within some seconds is given up.
-        It can be called twice, and by several threads.
+        It can be called twice, and by several threads. In a coroutine use `aclose()`, or an
+        ``async with`` block: replies that coroutines read come to no end while their loop waits.
         """
         self._replies.close(timeout_s)
         self._background.close()
         if self._recall is not None:
             self._recall.close()
         self._store.close()
+
+    aclose = in_thread(close)
 
     def __enter__(self) -> Self:
         return self
@@ -313,6 +316,20 @@ class Memory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is GeneratorExit:
+            self.close()
+        else:
+            await self.aclose()
 
     def _domain(self, user: str, key: str | None) -> tuple[Runtime, Domain]:
         scope = Scope(namespace=self._namespace, user=user)

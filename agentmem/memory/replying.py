@@ -1,5 +1,6 @@
 """One reply: the model's chunks on their way to the caller, and the answer into the store."""
 
+import _thread
 import contextlib
 import os
 import sys
@@ -22,6 +23,9 @@ from agentmem.types import (
     StoredMessage,
     repair_text,
 )
+
+_PATIENCE_S = 0.5
+"""How long the collector of a dropped stream waits until that is stored."""
 
 Split = Callable[[str], tuple[str, str]]
 Save = Callable[[Message, Origin], StoredMessage]
@@ -116,13 +120,34 @@ class ReplyStream:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_is_over", True) and not sys.is_finalizing():
+        if getattr(self, "_is_over", True) or sys.is_finalizing() or self._is_of_parent():
+            return
+        # The collector may run in the middle of a write of this thread, which would wait for
+        # itself; and starting a `Thread` takes locks that it may hold too.
+        done = threading.Lock()
+        done.acquire()
+        try:
+            _thread.start_new_thread(self._close_and_release, (done,))
+        except RuntimeError:  # there can be no more threads
             self.close()
+        else:
+            done.acquire(timeout=_PATIENCE_S)
+
+    def _close_and_release(self, done: threading.Lock) -> None:
+        try:
+            self.close()
+        finally:
+            done.release()
 
     @property
     def chunks(self) -> ChunkStream:
         """What the model gives, for an event loop that waits for it without a thread."""
         return self._chunks
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is being closed, which takes as long as storing what was said."""
+        return self._is_closing
 
     @property
     def is_over(self) -> bool:

@@ -3,6 +3,8 @@
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agentmem.errors import StoreError
 from agentmem.machine.forks import renew_in_child
@@ -13,39 +15,47 @@ class RunningReplies:
     """All unfinished reply streams of one memory; it keeps none of them alive."""
 
     def __init__(self) -> None:
-        self._is_closing = False
+        self._is_closing = self._is_over = False
         self.begin_anew()
         renew_in_child(self)
 
     def begin_anew(self) -> None:
         """Forget the replies that run; in a fork they are its parent's."""
         self._guard = threading.Lock()
+        self._num_beginning = 0
         self._streams: weakref.WeakSet[ReplyStream] = weakref.WeakSet()
 
-    def require_open(self) -> None:
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
         """
-        Check that a new reply may begin.
+        Keep account of a reply that is on its way to its first token.
 
         Raises:
             StoreError: the memory is closed, or closing.
         """
-        if self._is_closing:
-            raise StoreError("this memory is closed: open it again")
+        with self._guard:
+            if self._is_closing:
+                raise _closed()
+            self._num_beginning += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._num_beginning -= 1
 
     def add(self, stream: ReplyStream) -> ReplyStream:
         """
         Keep account of *stream* and return it.
 
         Raises:
-            StoreError: the memory was closed meanwhile; the stream is closed too.
+            StoreError: the time of the running replies is over; the stream is closed too.
         """
         with self._guard:
-            if not self._is_closing:
+            if not self._is_over:
                 self._streams.add(stream)
                 return stream
         stream.close()
-        self.require_open()
-        return stream
+        raise _closed()
 
     def close(self, timeout_s: float) -> int:
         """
@@ -56,12 +66,22 @@ class RunningReplies:
         deadline = time.monotonic() + timeout_s
         with self._guard:
             self._is_closing = True
-        while (left := self._left()) and time.monotonic() < deadline:
+        while self._is_busy() and time.monotonic() < deadline:
             time.sleep(0.01)
+        with self._guard:
+            self._is_over = True
+        left = self._left()
         for stream in left:
             stream.close()
         return len(left)
 
+    def _is_busy(self) -> bool:
+        return self._num_beginning > 0 or bool(self._left())
+
     def _left(self) -> list[ReplyStream]:
         with self._guard:
             return [stream for stream in self._streams if not stream.is_over]
+
+
+def _closed() -> StoreError:
+    return StoreError("this memory is closed: open it again")

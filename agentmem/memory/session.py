@@ -229,7 +229,11 @@ class Subtask(_Forkable):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await finished(self.__exit__, kind, error, trace)
+        if kind is GeneratorExit:
+            # Its coroutine was dropped, as with a loop that is closed: it cannot wait any more.
+            self.__exit__(kind, error, trace)
+        else:
+            await finished(self.__exit__, kind, error, trace)
 
     def _free_scratch(self) -> None:
         """Drop the KV of what only this branch said; the parent's prefix stays cached."""
