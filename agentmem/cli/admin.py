@@ -106,24 +106,35 @@ def _what_to_delete(
 
 
 def purge(
-    older_than: Annotated[str, typer.Option(help="Age such as 90d, 12h, 30m.")],
+    older_than: Annotated[str | None, typer.Option(help="Age such as 90d, 12h, 30m.")] = None,
     database: Database = "sqlite:///agentmem.db",
     namespace: Namespace = "default",
     *,
+    log_older_than: Annotated[
+        str | None, typer.Option(help="Age of accounts of prompts; the last ones stay.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
-    """Delete the sessions, of all users, that were not active for so long."""
-    age = _age(older_than)
+    """Delete the sessions, of all users, that were not active for so long, or old accounts."""
+    if older_than is None and log_older_than is None:
+        raise InvalidInputError("say how old: --older-than for sessions, --log-older-than for logs")
+    age = None if older_than is None else _age(older_than, "--older-than")
+    log_age = None if log_older_than is None else _age(log_older_than, "--log-older-than")
+    how = "would be deleted" if dry_run else "are deleted"
     with Memory.open(database, namespace=namespace) as memory:
-        gone = memory.purge(age, dry_run=dry_run)
-    out.print(stale_table(gone))
-    out.print(f"{len(gone)} sessions {'would be deleted' if dry_run else 'are deleted'}")
+        if age is not None:
+            gone = memory.purge(age, dry_run=dry_run)
+            out.print(stale_table(gone))
+            out.print(f"{len(gone)} sessions {how}")
+        if log_age is not None:
+            num = memory.purge_log(log_age, dry_run=dry_run)
+            out.print(f"{num} accounts of prompts {how}")
 
 
-def _age(text: str) -> timedelta:
+def _age(text: str, option: str) -> timedelta:
     found = re.fullmatch(r"(\d{1,6})([dhms])", text.strip())
     if found is None:
-        raise InvalidInputError(f"--older-than takes a number and d, h, m or s, got {text!r}")
+        raise InvalidInputError(f"{option} takes a number and d, h, m or s, got {text!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from agentmem.config import Budget, Sampling
 from agentmem.context import BranchView
@@ -47,6 +48,21 @@ def bounded_sampling(sampling: Sampling, budget: Budget) -> Sampling:
             "the reply: lower max_tokens or raise Budget.reply"
         )
     return replace(sampling, max_tokens=sampling.max_tokens or budget.reply)
+
+
+def moment_before(age: timedelta) -> datetime:
+    """
+    Return the moment that lies *age* before now.
+
+    Raises:
+        InvalidInputError: it is no age: negative, or longer ago than any date.
+    """
+    if not isinstance(age, timedelta) or age < timedelta(0):
+        raise InvalidInputError(f"an age is a timedelta from 0 up, got {age!r:.80}")
+    now = datetime.now(UTC)
+    if age > now - datetime.min.replace(tzinfo=UTC):
+        raise InvalidInputError(f"nothing can be as old as {age}")
+    return now - age
 
 
 def check_turn(priority: int, timeout_s: float | None) -> None:

@@ -1,17 +1,16 @@
 """`Memory`: a store, and optionally a model, opened together."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from datetime import date as Day  # noqa: N812 - a parameter has its name
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from agentmem.config import Budget, DatabaseConfig
 from agentmem.context import Policy
-from agentmem.errors import InvalidInputError
 from agentmem.memory.aio import in_thread
-from agentmem.memory.arguments import checked_budget, checked_retriever
+from agentmem.memory.arguments import checked_budget, checked_retriever, moment_before
 from agentmem.memory.background import Background
 from agentmem.memory.clocks import check_clock, zone_of
 from agentmem.memory.running import RunningReplies
@@ -190,18 +189,28 @@ class Memory:
         Raises:
             InvalidInputError: *older_than* is no age: negative, or longer ago than any date.
         """
-        if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-            raise InvalidInputError(f"an age is a timedelta from 0 up, got {older_than!r:.80}")
-        now = datetime.now(UTC)
-        if older_than > now - datetime.min.replace(tzinfo=UTC):
-            raise InvalidInputError(f"nothing can be as old as {older_than}")
-        before = now - older_than
+        before = moment_before(older_than)
         return self._store.retention.purge(
             before,
             namespace=self._namespace,
             dry_run=dry_run,
             forget=lambda scope, gone: self._runtime(scope).forget_cached(gone.messages),
         )
+
+    def purge_log(self, older_than: timedelta, *, dry_run: bool = False) -> int:
+        """
+        Delete the accounts of prompts of this namespace that are so old, and count them.
+
+        Messages, pins and summaries stay. Each branch keeps the last account of each budget, from
+        which its window goes on, and `Session.check` holds: what the purged ones had left out is
+        named by records with the rule ``Rule.PURGED``. With *dry_run* nothing is deleted.
+
+        Raises:
+            InvalidInputError: *older_than* is no age: negative, or longer ago than any date.
+        """
+        before = moment_before(older_than)
+        retention = self._store.retention
+        return retention.purge_log(before, namespace=self._namespace, dry_run=dry_run)
 
     def export(
         self, path: str | Path, *, user: str | None = None, key: str | None = None

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, exists, func, select
 
 from agentmem.store.deletion import Deleted, delete_sessions
 from agentmem.store.engine import Database
+from agentmem.store.log_retention import purge_log
 from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_moment
 from agentmem.types import Scope, SessionId
@@ -97,6 +98,16 @@ class Retention:
                 forget(session.scope, deleted)
         self._database.forget_deleted()
         return tuple(gone)
+
+    def purge_log(self, before: datetime, *, namespace: str, dry_run: bool = False) -> int:
+        """
+        Delete the accounts of prompts that are older than *before*, as `log_retention` says.
+
+        Raises:
+            InvalidInputError: *before* has no time zone, or is out of range in UTC.
+        """
+        check_moment(before)
+        return purge_log(self._database, before, namespace=namespace, dry_run=dry_run)
 
 
 def _delete_if_stale(connection: Connection, session_id: SessionId, before: datetime) -> Deleted:

@@ -56,6 +56,9 @@ class Rule(StrEnum):
     DELETED = "deleted"
     """What it said was deleted, and the transcript is legal without it."""
 
+    PURGED = "left out by a prompt whose account was purged"
+    """When and why it left went with the log of then; the oldest prompt of the log names it."""
+
 
 class Form(StrEnum):
     """How much of a message is shown."""

@@ -30,6 +30,7 @@ FORMS = {"": "full", "C": "clipped", "S": "stub", "R": "replaced", "D": "deleted
 RUN = re.compile("([0-9]*)([a-z])([0-9]*)([A-Z]?)(?:k([0-9]+))?(?:x([0-9]+))?")
 RANGE = re.compile("([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?")
 BATCH = 500
+PURGED = "left out by a prompt whose account was purged"
 
 ASSEMBLY = sa.table("assembly", sa.column("id"), sa.column("layout"), sa.column("tokens_by_tier"))
 TRUNCATION = sa.table(
@@ -60,6 +61,8 @@ def downgrade():
     connection = op.get_bind()
     write_layouts_out(connection)
     write_ranges_out(connection)
+    purged = sa.update(TRUNCATION).where(TRUNCATION.c.rule == PURGED)
+    connection.execute(purged.values(rule="left the window"))
     op.execute("ALTER TABLE truncation DROP COLUMN ranges")
 
 

@@ -1,9 +1,11 @@
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
+from agentmem.context import check_conservation
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.store import Store
 from agentmem.types import (
@@ -183,6 +185,22 @@ def test_the_last_prompt_up_to_a_position_is_the_one_of_then(store, scope, main)
 
     assert store.ledger.last(scope, main, **keys, up_to=4).id == early.assembly_id
     assert store.ledger.last(scope, main, **keys, up_to=2) is None
+
+
+def test_a_purged_log_keeps_the_last_prompt_and_names_what_it_does_not_show(store, scope, main):
+    layout = (Span(first=1, last=2, tier=None), Span(first=3, last=3, tier=Tier.CURRENT))
+    for truncated in (True, False, False):
+        store.ledger.record(scope, prompt_of(main, layout=layout, truncated=truncated))
+    session_id = store.sessions.branch(scope, main).session_id
+    before = datetime.now(UTC) + timedelta(days=400)
+    purge = partial(store.retention.purge_log, before, namespace=scope.namespace)
+
+    assert (purge(dry_run=True), purge(), purge()) == (2, 2, 0)
+
+    (kept,) = store.ledger.assemblies(scope, session_id)
+    (record,) = store.ledger.truncations(scope, session_id)
+    assert (record.first, record.last, record.rule) == (1, 2, Rule.PURGED)
+    assert check_conservation((kept,), (record,)) == ()
 
 
 def test_writers_that_show_the_same_new_summary_all_log_it_and_store_it_once(store, scope, main):
