@@ -9,19 +9,29 @@ def unneeded(turns: Sequence[Turn]) -> frozenset[int]:
     """
     Find the deleted messages, by position, that a prompt does without.
 
-    An answer, calls with all their results, and a question of which nothing else is left. What is
-    left of the others stands in their place: a call needs its result and an answer its question.
-    The last turn keeps its question in any case, which is still to be answered.
+    An answer, calls with all their results, a second result of a call, and a question of which
+    nothing else is left. What is left of the others stands in their place: a call needs its result
+    and an answer its question.
     """
-    found: set[int] = set()
+    found: set[int] = set(_second_results(turns))
     for turn in turns:
-        gone = set(_answers(turn.messages))
+        gone = found | set(_answers(turn.messages))
         rest = [one for one in turn.messages if one.position not in gone]
-        is_empty = all(_is_deleted(one) and one.message.role is Role.USER for one in rest)
-        if is_empty and turn is not turns[-1]:
+        if all(_is_deleted(one) and one.message.role is Role.USER for one in rest):
             gone.update(one.position for one in rest)
         found |= gone
     return frozenset(found)
+
+
+def _second_results(turns: Sequence[Turn]) -> Iterator[int]:
+    """Find the deleted results that came after another one of the same call."""
+    answered: set[str] = set()
+    for stored in (one for turn in turns for one in turn.messages):
+        call_id = stored.message.tool_call_id
+        if call_id is not None and call_id in answered and _is_deleted(stored):
+            yield stored.position
+        answered |= {call_id} if call_id is not None else set()
+        answered -= {call.id for call in stored.message.tool_calls}
 
 
 def _answers(messages: Sequence[StoredMessage]) -> Iterator[int]:

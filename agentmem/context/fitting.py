@@ -65,16 +65,21 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     if renderer.size(draft) <= budget.prompt:
         return draft
     bare = replace(draft, summaries=(), older=(), rounds=(), hits=(), blocks=())
-    if renderer.size(bare) <= budget.prompt:
+    clipped = [i for i, one in enumerate(bare.core) if one.form is Form.CLIPPED]
+    if (size := renderer.size(bare)) <= budget.prompt and not clipped:
         return draft
     if not budget.clip:
         raise _overflow(bare, renderer, budget)
-    clipped = [i for i, one in enumerate(bare.core) if one.form is Form.CLIPPED]
     users = [i for i, one in enumerate(bare.core) if one.message.role is Role.USER]
     told = [i for i, one in enumerate(bare.core) if not one.is_silent]
     others = [i for i in told if i not in users]
     free = budget.prompt - sum(map(renderer.count, bare.system))
     margin = int((1 - budget.low_water) * free / 2)
+    if size <= budget.prompt:
+        # The window slides now. A core that was clipped to the last token leaves room for one
+        # round alone, and would let it slide again with the next.
+        wanted = min(size, budget.prompt - margin)
+        return replace(draft, core=_clip(bare, clipped, renderer, wanted).core)
     bare = _without_thoughts(bare, renderer)
     if renderer.size(bare) <= budget.prompt:
         return replace(draft, core=bare.core)

@@ -38,10 +38,13 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
         return
     for stored in _backwards(runtime, branch_id):
         role, origin = stored.message.role, stored.origin
+        if origin is Origin.DELETED:
+            continue
         if role in (Role.USER, Role.TOOL) or origin in (Origin.PROMOTED, Origin.CUT):
             return
-        # What was broken off or deleted is answered anew; no word has answered nothing.
-        if not stored.message.is_blank and origin not in (Origin.PARTIAL, Origin.DELETED):
+        # What was broken off is answered anew, as is what has a deleted answer; no word has
+        # answered nothing.
+        if not stored.message.is_blank and origin is not Origin.PARTIAL:
             raise TranscriptError(
                 f"message {stored.position} has answered what was said last: say something with "
                 "reply(text), or have another answer with session.regenerate()"

@@ -56,12 +56,8 @@ _MADE: Final = (
 )
 _SHOWN: Final = (
     select(AssemblyRow.id)
-    .where(AssemblyRow.branch_id == bindparam("branch"), AssemblyRow.head >= bindparam("at"))
-    .limit(1)
-)
-_FORKED: Final = (
-    select(BranchRow.id)
-    .where(BranchRow.parent_id == bindparam("branch"), BranchRow.forked_at >= bindparam("at"))
+    .join(BranchRow, BranchRow.id == AssemblyRow.branch_id)
+    .where(BranchRow.session_id == bindparam("session"), AssemblyRow.head >= bindparam("at"))
     .limit(1)
 )
 _ANSWER: Final = (
@@ -201,13 +197,16 @@ class Transcript:
         self._results[closed.id] = (self._made[-1], origin)
 
     def _is_shown(self, closed: Call) -> bool:
-        """Whether a prompt may have shown that the call was closed, a subtask's included."""
+        """
+        Whether a prompt may have shown that the call was closed, on whichever line or subtask.
+
+        A prompt of another line that has got as far may have shown it too; that is not looked into.
+        """
         at = closed.answered_at or 0
-        if at <= self._branch.forked_at:
+        if at <= self._branch.forked_at and self._branch.inherit != Inherit.ALL:
             return True
-        keys = {"branch": self._branch.id, "at": at}
-        found = (self._connection.execute(look, keys).first() for look in (_SHOWN, _FORKED))
-        return any(row is not None for row in found)
+        keys = {"session": self._branch.session_id, "at": at}
+        return self._connection.execute(_SHOWN, keys).first() is not None
 
     def _closed(self, call_id: str) -> Call | None:
         """

@@ -253,3 +253,21 @@ def test_the_window_is_the_longest_end_that_fits(sizes, limit):
     first = keep_from(sizes, limit)
 
     assert first == len(sizes) or sum(sizes[first:]) <= limit
+
+
+@pytest.mark.parametrize("num_words", [900, 2000, 5000])
+def test_the_rounds_of_a_clipped_question_do_not_slide_one_by_one(num_words):
+    """Rounds of one size: each fits where the one before it stood, to the last token."""
+    budget = Budget(context=950, reply=50)
+    with Memory.open("sqlite://", counter=WordCounter(), budget=budget) as memory:
+        session = memory.session("s")
+        session.append("user", " ".join(f"line{number}" for number in range(num_words)))
+        breaks = 0
+        for number in range(60):
+            session.append("assistant", tool_calls=[ToolCall(id=f"c{number}", name="poll")])
+            session.append("tool", "one two three four five six", tool_call_id=f"c{number}")
+            breaks += session.assemble().reuse.broken_by is not None
+
+        assert breaks <= 8
+        assert session.summaries()
+        assert session.check() == ()
