@@ -11,6 +11,7 @@ from agentmem.cli.options import (
     Database,
     Device,
     Dtype,
+    Key,
     ModelName,
     Namespace,
     SessionKey,
@@ -141,18 +142,38 @@ def truncations(
 
 
 @app.command()
-def check(
+def check(  # noqa: PLR0913 - one option each
     session: SessionKey,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
+    *,
+    integrity: Annotated[bool, typer.Option("--integrity", help="Follow the hash chain.")] = False,
+    head: Annotated[str | None, typer.Option(help="One that was kept elsewhere.")] = None,
+    key: Key = None,
 ) -> None:
-    """Prove that each message of each prompt is shown or on record; exit code 1 if not."""
+    """Check what is stored of a session and the log of its prompts; exit code 1 if they differ."""
     with Memory.open(database, namespace=namespace) as memory:
-        audits = memory.find(session, user=user).audit()
+        found = memory.find(session, user=user)
+        is_keyed = head is not None and head.startswith("hmac")
+        audits = found.audit(integrity=integrity, head=head, key=key if is_keyed else None)
     out.print(audit_table(audits))
-    if any(audit.problems for audit in audits):
+    if any(audit.problems or audit.discrepancies for audit in audits):
         raise typer.Exit(1)
+
+
+@app.command("head")
+def head_(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    *,
+    key: Key = None,
+) -> None:
+    """Print the head of a session's hash chain, to be kept elsewhere for check --head."""
+    with Memory.open(database, namespace=namespace) as memory:
+        out.print(memory.find(session, user=user).head(key=key), soft_wrap=True)
 
 
 @db.command("upgrade")

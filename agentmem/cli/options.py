@@ -19,3 +19,7 @@ EmbedderName = Annotated[
     str | None, typer.Option("--embedder", "-e", help="A hub name or a folder; MiniLM by default.")
 ]
 Lexical = Annotated[bool, typer.Option("--lexical", help="By words alone: no embedder is loaded.")]
+Key = Annotated[
+    str | None,
+    typer.Option(envvar="AGENTMEM_KEY", show_envvar=True, help="Makes the head an HMAC."),
+]

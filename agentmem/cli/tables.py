@@ -161,12 +161,17 @@ def audit_table(audits: Iterable[Audit]) -> Table:
             for found in audit.problems
             for span in found.spans
         )
+        changed = "; ".join(
+            f"{'branch' if one.position is None else f'message {one.position}'}: {one.problem}"
+            for one in audit.discrepancies
+        )
+        problems = "; ".join(text for text in (problems, changed) if text)
         table.add_row(
             plain(audit.branch.name),
             str(audit.branch.head),
             str(audit.num_assemblies),
             str(audit.num_records),
-            problems or "balances",
+            plain(problems) or "balances",
         )
     return table
 

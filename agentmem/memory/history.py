@@ -15,6 +15,7 @@ from agentmem.types import (
     AssemblyInfo,
     BranchId,
     BranchInfo,
+    Discrepancy,
     Pin,
     PinScope,
     StoredMessage,
@@ -32,6 +33,7 @@ class Audit(Checked):
     num_assemblies: int
     num_records: int
     problems: tuple[Imbalance, ...]
+    discrepancies: tuple[Discrepancy, ...] = ()
 
 
 class History:
@@ -135,9 +137,38 @@ class History:
         """Read the messages, in full, that *record* names as left out or cut."""
         return self.messages(record.first, record.last)
 
-    def check(self) -> tuple[Imbalance, ...]:
-        """Check that every message of every prompt is shown or on record; empty is good."""
-        return self.audit_branch().problems
+    def check(
+        self, *, integrity: bool = False, head: str | None = None, key: str | None = None
+    ) -> tuple[Imbalance | Discrepancy, ...]:
+        """
+        Check the log of this branch, and what is stored of its session; empty is good.
+
+        Every message of every prompt is shown or on record. Positions are dense, forks, heads and
+        counts agree, and each message is what was stored behind the one before it. With
+        *integrity* the hash chain of each branch is followed from its beginning too, with what
+        was deleted and what was pinned. That finds every change but one by a writer who makes the
+        whole chain anew, or puts back an older database as a whole: a *head* from before, kept
+        elsewhere, finds those, with its *key* if it was made with one.
+
+        Raises:
+            InvalidInputError: *head* is no head, or does not go with *key*.
+        """
+        discrepancies = self._store.heads.verify(
+            self._scope, self.branch.session_id, integrity=integrity, head=head, key=key
+        )
+        return (*self.audit_branch().problems, *discrepancies)
+
+    def head(self, *, key: str | None = None) -> str:
+        """
+        Return the head of the session's hash chain: one line, to be kept outside of the database.
+
+        With a *key* it is an HMAC. `check(head=...)` takes it also when the session has gone on,
+        and finds that it was changed since, or is an older one. Deleting a branch needs a new one.
+
+        Raises:
+            InvalidInputError: *key* is empty.
+        """
+        return self._store.heads.head(self._scope, self.branch.session_id, key=key)
 
     def audit_branch(self) -> Audit:
         """Check the log of this branch, and tell how much there was to check."""

@@ -1,5 +1,6 @@
 """Sessions and the subtasks that branch off from them."""
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -114,9 +115,25 @@ class Session(_Forkable, LineKeeping):
         """
         return Subtask(self._runtime, branch_id, depth=self._depth_of(branch_id))
 
-    def audit(self) -> tuple[Audit, ...]:
-        """Check the log of each branch of this session, main first."""
-        return tuple(History(self._runtime, one.id).audit_branch() for one in self.branches())
+    def audit(
+        self, *, integrity: bool = False, head: str | None = None, key: str | None = None
+    ) -> tuple[Audit, ...]:
+        """
+        Check each branch of this session as `check` does, main first.
+
+        Raises:
+            InvalidInputError: as for `check`.
+        """
+        found = self._store.heads.verify(
+            self._scope, self.info.id, integrity=integrity, head=head, key=key
+        )
+        return tuple(
+            replace(
+                History(self._runtime, branch.id).audit_branch(),
+                discrepancies=tuple(one for one in found if one.branch_id == branch.id),
+            )
+            for branch in self.branches()
+        )
 
     adelete_subtask = in_thread(delete_subtask)
 

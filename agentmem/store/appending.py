@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, cast, exists, insert, select, update
 
 from agentmem.store.branches import latest
 from agentmem.store.calls import Entry
+from agentmem.store.chain import SET_CHAIN, followed_in_sql, linked, seal
 from agentmem.store.codec import encode
 from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_id, is_owner, owner_digest
@@ -25,7 +26,7 @@ from agentmem.types import (
 
 _INSERT: Final = insert(MessageRow).returning(MessageRow.id)
 _INSERT_MANY: Final = insert(MessageRow).returning(MessageRow.id, sort_by_parameter_order=True)
-_ADVANCE: Final = (
+_MOVE: Final = (
     update(BranchRow)
     .where(
         BranchRow.id == bindparam("branch"),
@@ -39,23 +40,25 @@ _ADVANCE: Final = (
         head=BranchRow.head + bindparam("number"),
         updated_at=latest(),
     )
-    .returning(BranchRow.head)
+    .returning(BranchRow.head, BranchRow.chain)
 )
-_MOVED: Final = _ADVANCE.cte("moved")
+_ADVANCE: Final = _MOVE.values(chain=followed_in_sql("sqlite"))
+_MOVED: Final = _MOVE.values(chain=followed_in_sql("postgresql")).cte("moved")
 _GIVEN: Final = [
     column
     for column in MessageRow.__table__.columns
-    if column.name not in {"id", "branch_id", "position"}
+    if column.name not in {"id", "branch_id", "position", "link"}
 ]
 # The branch stays locked from its update to the commit: one round trip less in between is what
 # writers of one session wait less for each other.
 _ADVANCE_AND_INSERT: Final = (
     insert(MessageRow)
     .from_select(
-        ["branch_id", "position", *(column.name for column in _GIVEN)],
+        ["branch_id", "position", "link", *(column.name for column in _GIVEN)],
         select(
             cast(bindparam("branch"), BranchRow.id.type),
             _MOVED.c.head,
+            _MOVED.c.chain,
             *(cast(bindparam(f"new_{c.name}", type_=c.type), c.type) for c in _GIVEN),
         ),
     )
@@ -103,28 +106,56 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
         "number": len(messages),
         "moment": times.now,
     }
-    if len(messages) == 1 and connection.dialect.name == "postgresql":
-        given = {**encode(messages[0]), "origin": origin.value, **times.columns()}
-        columns = {f"new_{name}": value for name, value in given.items()}
-        row = connection.execute(_ADVANCE_AND_INSERT, {**keys, **columns}).one_or_none()
-        if row is None:
-            return None
-        entry = Entry(position=row.position, message=messages[0], origin=origin)
-        return (_to_stored(row.id, entry, branch_id, times),)
-    head = connection.execute(_ADVANCE, keys).scalar_one_or_none()
-    if head is None:
+    if len(messages) == 1:
+        return _append_one(connection, keys, messages[0], origin, times)
+    moved = connection.execute(_MOVE, keys).one_or_none()
+    if moved is None:
         return None
     entries = [
         Entry(position=position, message=message, origin=origin)
-        for position, message in enumerate(messages, head - len(messages) + 1)
+        for position, message in enumerate(messages, moved.head - len(messages) + 1)
     ]
-    return insert_entries(connection, branch_id, entries, times)
+    stored, chain = insert_entries(connection, branch_id, entries, times, moved.chain)
+    connection.execute(SET_CHAIN, {"branch": branch_id, "new_chain": chain})
+    return stored
+
+
+def _append_one(
+    connection: Connection, keys: dict[str, Any], message: Message, origin: Origin, times: Times
+) -> tuple[StoredMessage, ...] | None:
+    """Let the database itself follow the chain: its row is read and written in one statement."""
+    columns = {**encode(message), "origin": origin.value, **times.columns()}
+    keys["content"] = seal(columns)
+    branch_id = keys["branch"]
+    if connection.dialect.name == "postgresql":
+        given = {f"new_{name}": value for name, value in columns.items()}
+        row = connection.execute(_ADVANCE_AND_INSERT, {**keys, **given}).one_or_none()
+        if row is None:
+            return None
+        row_id, position = row.id, row.position
+    else:
+        moved = connection.execute(_ADVANCE, keys).one_or_none()
+        if moved is None:
+            return None
+        position = moved.head
+        place = {"branch_id": branch_id, "position": position, "link": moved.chain}
+        row_id = connection.execute(_INSERT, {**place, **columns}).scalar_one()
+    entry = Entry(position=position, message=message, origin=origin)
+    return (_to_stored(row_id, entry, branch_id, times),)
 
 
 def insert_entries(
-    connection: Connection, branch_id: BranchId, entries: Sequence[Entry], times: Times
-) -> tuple[StoredMessage, ...]:
-    """Write *entries* and give them as they are stored. The caller holds the branch."""
+    connection: Connection,
+    branch_id: BranchId,
+    entries: Sequence[Entry],
+    times: Times,
+    chain: bytes | None,
+) -> tuple[tuple[StoredMessage, ...], bytes | None]:
+    """
+    Write *entries* behind the link *chain*; return them as they are stored, and the newest link.
+
+    The caller holds the branch, and writes the link to it.
+    """
     rows = [
         {
             "branch_id": branch_id,
@@ -135,13 +166,15 @@ def insert_entries(
         }
         for entry in entries
     ]
+    newest = linked(chain, rows)
     # One row is the usual case, and much cheaper than a list of one.
     one = len(rows) == 1
     added = connection.execute(_INSERT, rows[0]) if one else connection.execute(_INSERT_MANY, rows)
-    return tuple(
+    stored = tuple(
         _to_stored(row_id, entry, branch_id, times)
         for row_id, entry in zip(added.scalars(), entries, strict=True)
     )
+    return stored, newest
 
 
 def _to_stored(row_id: int, entry: Entry, branch_id: BranchId, times: Times) -> StoredMessage:

@@ -32,6 +32,7 @@ _ANY: Final[AnySelect] = (
         BranchRow.inherit,
         BranchRow.state,
         BranchRow.line,
+        BranchRow.chain,
         SessionRow.owner_id,
     )
     .join(SessionRow, SessionRow.id == BranchRow.session_id)

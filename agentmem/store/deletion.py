@@ -7,16 +7,19 @@ recycling of its log, which are the server's business.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from agentmem.errors import InvalidInputError
 from agentmem.store.branches import find_branch, find_branches, hand_up_age, lineage
+from agentmem.store.chain import add_event, message_digest
 from agentmem.store.codec import decode, encode
 from agentmem.store.engine import Database
+from agentmem.store.pin_chain import digests_of, made_from, note_pins
 from agentmem.store.pin_rows import lock_pins
 from agentmem.store.schema import (
+    AnyRow,
     BranchRow,
     MessageRow,
     OwnerRow,
@@ -43,6 +46,7 @@ from agentmem.types import (
 T = TypeVar("T")
 
 DELETED: Final = "[deleted]"
+DELETED_EVENT: Final = "deleted"
 
 _SESSION_IDS: Final = (
     select(SessionRow.id).join(OwnerRow, OwnerRow.id == SessionRow.owner_id).where(is_owner())
@@ -72,7 +76,7 @@ _FORGET_PINNED: Final = (
         PinVersionRow.made_from == bindparam("place"),
         PinVersionRow.pin_id.in_(select(PinRow.id).where(PinRow.branch_id == bindparam("holder"))),
     )
-    .values(text=None)
+    .values(text=None, nonce=None)
 )
 _MADE_BY_ITSELF: Final = (
     select(PinVersionRow.pin_id)
@@ -134,10 +138,10 @@ class Deletion:
             place = (MessageRow.branch_id == holder, MessageRow.position == position)
             row = connection.execute(select(MessageRow.__table__).where(*place)).one()
             emptied = {**encode(_emptied(decode(row).message)), "origin": Origin.DELETED.value}
-            connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**emptied))
+            _empty(connection, row, emptied)
             keys = {"session": branch.session_id, "place": position}
             connection.execute(_FORGET_SUMMARIES, keys)
-            connection.execute(_FORGET_PINNED, {"holder": holder, "place": position})
+            _forget_pinned(connection, holder, position)
             # Whoever was storing a vector of it has done so, or will find it without content.
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row.id))
             return Deleted(messages=(MessageId(row.id),))
@@ -167,14 +171,11 @@ class Deletion:
         check_name("pin key", key)
 
         def work(connection: Connection) -> None:
-            for _, found in lock_pins(connection, scope, branch_id, key, pin_scope):
-                if connection.execute(_MADE_BY_ITSELF, {"pin": found.id}).first() is None:
-                    connection.execute(delete(PinRow).where(PinRow.id == found.id))
-                    continue
-                versions = PinVersionRow.pin_id == found.id
-                older = PinVersionRow.version != found.version
-                connection.execute(delete(PinVersionRow).where(versions, older))
-                connection.execute(update(PinVersionRow).where(versions).values(text=None))
+            for target, found in lock_pins(connection, scope, branch_id, key, pin_scope):
+                before = digests_of(connection, [found.id])
+                _delete_pin(connection, found)
+                after = digests_of(connection, [found.id])
+                note_pins(connection, target, added=after, removed=before)
 
         self._finish(work)
 
@@ -235,6 +236,34 @@ class Deletion:
         result = self._database.write(work)
         self._database.forget_deleted()
         return result
+
+
+def _empty(connection: Connection, row: AnyRow, emptied: dict[str, Any]) -> None:
+    """Write what is left of a message; the hash of what it said stays, the nonce goes with it."""
+    columns = row._asdict()
+    sealed = row.sealed if row.sealed is not None else message_digest(row.nonce, columns)
+    gone = {**emptied, "nonce": None, "sealed": sealed}
+    connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**gone))
+    left = message_digest(None, {**columns, **emptied}).hex()
+    add_event(connection, row.branch_id, DELETED_EVENT, {"position": row.position, "left": left})
+
+
+def _forget_pinned(connection: Connection, holder: int, position: int) -> None:
+    pins = made_from(connection, holder, position)
+    before = digests_of(connection, pins)
+    connection.execute(_FORGET_PINNED, {"holder": holder, "place": position})
+    target = {"scope": PinScope.BRANCH.value, "branch_id": holder}
+    note_pins(connection, target, added=digests_of(connection, pins), removed=before)
+
+
+def _delete_pin(connection: Connection, found: AnyRow) -> None:
+    if connection.execute(_MADE_BY_ITSELF, {"pin": found.id}).first() is None:
+        connection.execute(delete(PinRow).where(PinRow.id == found.id))
+        return
+    versions = PinVersionRow.pin_id == found.id
+    older = PinVersionRow.version != found.version
+    connection.execute(delete(PinVersionRow).where(versions, older))
+    connection.execute(update(PinVersionRow).where(versions).values(text=None, nonce=None))
 
 
 def _emptied(message: Message) -> Message:

@@ -31,7 +31,12 @@ _MAX_POSITION: Final = 2**63 - 1
 _MOVE_HEAD: Final = (
     update(BranchRow)
     .where(BranchRow.id == bindparam("branch"))
-    .values(head=bindparam("last"), open_calls=bindparam("number"), updated_at=latest())
+    .values(
+        head=bindparam("last"),
+        open_calls=bindparam("number"),
+        updated_at=latest(),
+        chain=bindparam("new_chain"),
+    )
 )
 _RANGE: Final = (
     select(MessageRow.__table__)
@@ -376,8 +381,9 @@ def append_legal(  # noqa: PLR0913 - the fields of a message
         transcript.close()
     if not transcript.entries:
         return ()
-    stored = insert_entries(connection, branch.id, transcript.entries, times)
+    entries = transcript.entries
+    stored, chain = insert_entries(connection, branch.id, entries, times, branch.chain)
     transcript.write_calls()
     changes = {"last": transcript.head, "number": transcript.num_open, "moment": times.now}
-    connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes})
+    connection.execute(_MOVE_HEAD, {"branch": branch.id, **changes, "new_chain": chain})
     return stored

@@ -19,7 +19,19 @@ from agentmem.store.failures import one_line, translated
 from agentmem.store.sqlite import ReadOnlyFile, check_writable, create_private, has_content
 from agentmem.store.urls import is_file, is_memory, parse_url, place_of
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS: Final = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0007",
+    "0008",
+    "0009",
+    "0010",
+    "0011",
+)
 """All migrations, oldest first. Kept here so that opening a database does not parse them."""
 
 _LOCK: Final = 0x6167656E746D656D  # "agentmem"

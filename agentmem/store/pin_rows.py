@@ -8,6 +8,7 @@ from sqlalchemy.orm import aliased
 
 from agentmem.errors import ConflictError, PinNotFoundError
 from agentmem.store.branches import find_branch, is_line, lineage
+from agentmem.store.pin_chain import lock_main
 from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
 from agentmem.types import BranchId, Pin, PinScope, Scope
 
@@ -150,6 +151,9 @@ def _lock(connection: Connection, target: dict[str, Any]) -> None:
         PinScope.BRANCH: BranchRow,
     }
     table = tables[PinScope(target["scope"])]
+    if table is SessionRow:
+        # The branch before its session, as whoever deletes a session locks them.
+        lock_main(connection, target["session_id"])
     # Weak enough to let rows be added that refer to the locked one.
     lock = select(table.id).where(table.id == target["target_id"]).with_for_update(key_share=True)
     connection.execute(lock)

@@ -14,7 +14,9 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert,
 
 from agentmem.errors import InvalidInputError, PinNotFoundError
 from agentmem.store.branches import find_branch, lineage
+from agentmem.store.chain import new_nonce, pin_digest
 from agentmem.store.engine import Database
+from agentmem.store.pin_chain import note_pins
 from agentmem.store.pin_rows import (
     AS_OF,
     NEWEST,
@@ -308,14 +310,18 @@ class Pins:
         else:
             pin_id, version = found.id, found.version + 1
             connection.execute(_SET_VERSION, {"pin": pin_id, "new": version})
-        columns = {
+        columns: dict[str, Any] = {
             "pin_id": pin_id,
             "version": version,
             **said,
             "created_at": self._clock(),
             "after_message": connection.execute(_NEWEST_MESSAGE).scalar_one_or_none() or 0,
+            "nonce": new_nonce(),
         }
+        columns.setdefault("made_from", None)
         connection.execute(insert(PinVersionRow), columns)
+        sealed = pin_digest(columns["nonce"], {**target, "key": key}, columns)
+        note_pins(connection, target, added={sealed.hex()})
         written = find_pin(connection, target, key)
         assert written is not None, "a pin is there once it was written"
         return to_pin(written)

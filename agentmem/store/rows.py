@@ -35,6 +35,7 @@ EXPORTED: Final = (
     "session",
     "branch",
     "message",
+    "event",
     "tool_call",
     "append",
     "pin",
@@ -114,6 +115,9 @@ class Loader:
         self._scope = scope
         self._owner_id: int | None = None
         self._num_users = 0
+        self._named = Scope()
+        self.sessions: list[tuple[int, Scope]] = []
+        """The new numbers of sessions, and whose each was where the export was made."""
         self._new_ids: dict[str, dict[int, int]] = {name: {} for name in EXPORTED}
         self._waiting: list[dict[str, Any]] = []
         self._waiting_for = ""
@@ -154,6 +158,8 @@ class Loader:
             table = _TABLES[kind]
             added = self._connection.execute(insert(table).returning(table.c.id), row)
             self._new_ids[kind][content["id"]] = added.scalar_one()
+        if kind == "session":
+            self.sessions.append((self._new_ids[kind][content["id"]], self._named))
         if kind == "pin" and row["scope"] == PinScope.USER:
             self._user_pins.add(self._new_ids["pin"][content["id"]])
 
@@ -182,6 +188,7 @@ class Loader:
             named = Scope(namespace=content["namespace"], user=content["user"])
         except (KeyError, TypeError, InvalidInputError) as error:
             raise DamagedFileError(f"the export names no user: {error}") from error
+        self._named = named
         self._owner_id = ensure_owner(self._connection, self._scope or named)
 
     def _read(self, table: Table, content: Any) -> dict[str, Any]:

@@ -62,6 +62,8 @@ class BranchRow(Base):
 
     *line* tells that it is a line that the session itself can be on: the one with the largest
     number is. ``main`` is one without a number too, which is then 0.
+
+    *chain* is the link of the newest entry (see `chain`).
     """
 
     __tablename__ = "branch"
@@ -78,6 +80,7 @@ class BranchRow(Base):
     state: Mapped[str]
     updated_at: Mapped[datetime]
     line: Mapped[int | None]
+    chain: Mapped[bytes | None]
 
 
 _PROMOTED = text("origin = 'promoted'")
@@ -89,6 +92,9 @@ class MessageRow(Base):
 
     *created_at* is when it was said. *stored_at* is when it was stored, where that was later by a
     caller's word; most have none.
+
+    *link* chains it to what stands before it. *nonce* is part of what is hashed, until the text is
+    deleted: then *sealed* is the hash of what it said.
     """
 
     __tablename__ = "message"
@@ -116,6 +122,9 @@ class MessageRow(Base):
     generated_ids: Mapped[bytes | None]
     created_at: Mapped[datetime]
     stored_at: Mapped[datetime | None]
+    nonce: Mapped[bytes | None]
+    link: Mapped[bytes | None]
+    sealed: Mapped[bytes | None]
 
 
 class ToolCallRow(Base):
@@ -198,6 +207,7 @@ class PinVersionRow(Base):
     created_at: Mapped[datetime]
     made_from: Mapped[int | None]
     after_message: Mapped[int | None]
+    nonce: Mapped[bytes | None]
 
 
 class AssemblyRow(Base):

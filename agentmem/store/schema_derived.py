@@ -1,11 +1,11 @@
-"""The tables of what was made of messages: their summaries, and their vectors."""
+"""The tables of what was made of messages: summaries, vectors, and events of their chain."""
 
 from datetime import datetime
 
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from agentmem.store.base import Base, key
+from agentmem.store.base import Base, key, ref
 
 
 class SummaryRow(Base):
@@ -24,6 +24,24 @@ class SummaryRow(Base):
     author: Mapped[str]
     source_hash: Mapped[str]
     created_at: Mapped[datetime]
+
+
+class EventRow(Base):
+    """
+    An entry of a branch's chain that is no message; it holds hashes and no text.
+
+    *at* is the number of messages that the branch had.
+    """
+
+    __tablename__ = "event"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = key()
+    branch_id: Mapped[int] = ref("branch.id", index=True)
+    at: Mapped[int]
+    kind: Mapped[str]
+    content: Mapped[str]
+    link: Mapped[bytes]
 
 
 class EmbedderRow(Base):

@@ -28,6 +28,7 @@ from agentmem.store.branches import (
     to_branch_info,
 )
 from agentmem.store.calls import inherit_open_calls
+from agentmem.store.chain import genesis_of
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
@@ -327,6 +328,7 @@ def insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
 def insert_branch(connection: Connection, **columns: Any) -> BranchId:
     """Write the row of a new branch, which is open and has no calls."""
     statement: Insert = insert(BranchRow).values(open_calls=0, state=BranchState.OPEN.value)
+    columns["chain"] = genesis_of(connection, columns)
     row_id = connection.execute(statement.returning(BranchRow.id), columns).scalar_one()
     return BranchId(row_id)
 

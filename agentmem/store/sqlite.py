@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from agentmem.errors import DatabaseUrlError, StoreError
+from agentmem.store.chain import follow
 
 _POLL_MS: Final = 100
 
@@ -28,6 +29,7 @@ def set_up(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.create_function("agentmem_follow", 2, follow, deterministic=True)
     deadline = time.monotonic() + lock_timeout_s
     while True:
         try:

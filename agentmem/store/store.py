@@ -10,6 +10,7 @@ from agentmem.config import DatabaseConfig
 from agentmem.store.archive import StoreArchive
 from agentmem.store.deletion import Deletion
 from agentmem.store.engine import Database
+from agentmem.store.heads import Heads
 from agentmem.store.ledger import Ledger
 from agentmem.store.lines import Lines
 from agentmem.store.messages import Messages
@@ -46,6 +47,7 @@ class Store:
         self.deletion = Deletion(database)
         self.retention = Retention(database)
         self.transfer = Transfer(database)
+        self.heads = Heads(database)
 
     def archive(self, namespace: str) -> StoreArchive:
         """Give what a retriever reads of a namespace, and where it keeps its vectors."""

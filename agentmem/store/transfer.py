@@ -17,11 +17,13 @@ from typing import IO, Any, Final
 from sqlalchemy import Connection, Table, select
 
 from agentmem.errors import DamagedFileError, InvalidInputError, SessionNotFoundError
+from agentmem.store.chaining import chain_session
 from agentmem.store.codec import to_json
 from agentmem.store.engine import Database
 from agentmem.store.rows import EXPORTED, Loader, rows_of_session, rows_of_user, to_plain
-from agentmem.store.schema import OwnerRow, SessionRow
+from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import not_found, owner_digest
+from agentmem.store.verifying import verify_session
 from agentmem.store.whole_file import whole_file
 from agentmem.types import Scope
 
@@ -95,6 +97,8 @@ class Transfer:
                     for kind, content in _records(file, path):
                         loader.take(kind, content)
                     loader.finish()
+                    for session_id, named in loader.sessions:
+                        _hold_to_chain(connection, session_id, named, path, rename=scope)
                     return Transferred(
                         sessions=loader.counts["session"], messages=loader.counts["message"]
                     )
@@ -185,6 +189,31 @@ def _is_anything(connection: Connection, users: dict[tuple[int, str, str], list[
         session_ids or next(rows_of_user(owner_id, connection), None)
         for (owner_id, _, _), session_ids in users.items()
     )
+
+
+def _hold_to_chain(
+    connection: Connection, session_id: int, named: Scope, path: Path, *, rename: Scope | None
+) -> None:
+    """
+    Compare what was imported with the chain that came with it, or chain it if none did.
+
+    Raises:
+        DamagedFileError: something is not what was stored where the export was made.
+    """
+    chains = select(BranchRow.chain).where(BranchRow.session_id == session_id)
+    is_chained = any(connection.execute(chains).scalars())
+    if is_chained:
+        whose = {"namespace": named.namespace, "user": named.user}
+        found = verify_session(connection, session_id, integrity=True, named=whose).found
+        if found:
+            first = found[0]
+            where = "" if first.position is None else f"message {first.position} "
+            raise DamagedFileError(
+                f"{path} does not follow its hash chain in {len(found)} places, the first: "
+                f"{where}{first.problem}; nothing was imported"
+            )
+    if not is_chained or rename not in {None, named}:
+        chain_session(connection, session_id)
 
 
 def _verify(file: IO[bytes], path: Path) -> None:

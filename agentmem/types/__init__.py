@@ -12,6 +12,7 @@ from agentmem.types.generation import (
     TokenLogprob,
     Usage,
 )
+from agentmem.types.integrity import Discrepancy
 from agentmem.types.messages import (
     BranchId,
     GeneratedIds,
@@ -70,6 +71,7 @@ __all__ = [
     "BranchInfo",
     "BranchState",
     "Break",
+    "Discrepancy",
     "FinishReason",
     "Form",
     "GeneratedIds",

@@ -1,0 +1,279 @@
+"""
+Holding what is stored against itself: positions, roles, forks, contents, and the hash chain.
+
+Everything is read in one transaction and nothing is written. What is found is told, never mended.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from agentmem.errors import StoreError
+from agentmem.store.chain import (
+    MESSAGE_COLUMNS,
+    event_digest,
+    follow,
+    genesis,
+    message_digest,
+)
+from agentmem.store.codec import decode
+from agentmem.store.deletion import DELETED_EVENT
+from agentmem.store.pin_chain import EVENT as PINS_EVENT
+from agentmem.store.pin_chain import VERSIONS, digest_of
+from agentmem.store.schema import (
+    AnyRow,
+    BranchRow,
+    MessageRow,
+    OwnerRow,
+    PinRow,
+    SessionRow,
+    ToolCallRow,
+)
+from agentmem.store.schema_derived import EventRow, SummaryRow
+from agentmem.types import BranchId, Discrepancy, Origin, PinScope
+
+_FACTS: Final = (
+    select(OwnerRow.namespace, OwnerRow.user, SessionRow.key, SessionRow.created_at)
+    .join(SessionRow, SessionRow.owner_id == OwnerRow.id)
+    .where(SessionRow.id == bindparam("session"))
+)
+_BRANCHES: Final = (
+    select(BranchRow.__table__)
+    .where(BranchRow.session_id == bindparam("session"))
+    .order_by(BranchRow.id)
+)
+_MESSAGES: Final = (
+    select(MessageRow.__table__)
+    .where(MessageRow.branch_id == bindparam("branch"))
+    .order_by(MessageRow.position, MessageRow.id)
+    .execution_options(yield_per=500)
+)
+_EVENTS: Final = (
+    select(EventRow.__table__)
+    .where(EventRow.branch_id == bindparam("branch"))
+    .order_by(EventRow.id)
+)
+_NUM_OPEN: Final = (
+    select(func.count())
+    .select_from(ToolCallRow)
+    .where(ToolCallRow.branch_id == bindparam("branch"), ToolCallRow.answered_at.is_(None))
+)
+_SUMMARIES: Final = select(SummaryRow.key, SummaryRow.first, SummaryRow.last).where(
+    SummaryRow.branch_id == bindparam("branch")
+)
+_PINS: Final = VERSIONS.where(
+    PinRow.session_id == bindparam("session"), PinRow.scope != PinScope.USER.value
+)
+
+Place = tuple[int, int]
+"""How many messages and events of a branch stand before a link."""
+
+
+@dataclass
+class Findings:
+    """What was found, and the links that the chain passes through, as they are computed anew."""
+
+    found: list[Discrepancy] = field(default_factory=list)
+    passed: dict[int, dict[Place, bytes]] = field(default_factory=dict)
+    at_position: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
+    pins: set[str] = field(default_factory=set)
+
+    def say(self, branch_id: int, position: int | None, problem: str) -> None:
+        """Add one discrepancy."""
+        one = Discrepancy(branch_id=BranchId(branch_id), position=position, problem=problem)
+        self.found.append(one)
+
+
+def verify_session(
+    connection: Connection,
+    session_id: int,
+    *,
+    integrity: bool,
+    named: Mapping[str, str] | None = None,
+    keep: Callable[[int], frozenset[Place]] = lambda _index: frozenset(),
+) -> Findings:
+    """
+    Hold the rows of a session against each other, and with *integrity* against its chain.
+
+    Args:
+        connection: of a read.
+        session_id: the session; it is there.
+        integrity: whether to follow the chain from its beginning, with events and pins.
+        named: the namespace and user that the chain was made for, if not those of the session.
+        keep: which links of a branch, by its index in the session, the caller wants to know.
+    """
+    facts = connection.execute(_FACTS, {"session": session_id}).one()
+    findings = Findings()
+    branches = connection.execute(_BRANCHES, {"session": session_id}).all()
+    by_id = {branch.id: branch for branch in branches}
+    for index, branch in enumerate(branches):
+        _check_fork(findings, branch, by_id)
+        checker = _BranchCheck(connection, findings, branch, keep(index))
+        checker.run(_genesis(findings, facts, named, branch, by_id), integrity=integrity)
+    if integrity:
+        _check_pins(connection, findings, session_id, branches)
+    return findings
+
+
+def _genesis(
+    findings: Findings,
+    facts: AnyRow,
+    named: Mapping[str, str] | None,
+    branch: AnyRow,
+    by_id: Mapping[int, AnyRow],
+) -> bytes:
+    holder, position, link = by_id.get(branch.parent_id), branch.forked_at, None
+    while holder is not None and position > 0:
+        if position > holder.forked_at:
+            link = findings.at_position.get((holder.id, position))
+            break
+        holder = by_id.get(holder.parent_id)
+    return genesis({**facts._asdict(), **(named or {})}, branch._asdict(), link)
+
+
+def _check_fork(findings: Findings, branch: AnyRow, by_id: Mapping[int, AnyRow]) -> None:
+    if branch.parent_id is None:
+        if branch.forked_at:
+            findings.say(branch.id, None, f"main begins at position {branch.forked_at}")
+        return
+    parent = by_id.get(branch.parent_id)
+    if parent is None:
+        findings.say(branch.id, None, "its parent is a branch of another session")
+    elif branch.forked_at > parent.head:
+        problem = f"forked at {branch.forked_at}, and its parent has {parent.head} messages"
+        findings.say(branch.id, None, problem)
+
+
+def _check_pins(connection: Connection, findings: Findings, session_id: int, branches: Any) -> None:
+    there = {digest_of(row): row for row in connection.execute(_PINS, {"session": session_id})}
+    for sealed in sorted(there.keys() - findings.pins):
+        row = there[sealed]
+        where = row.branch_id or branches[0].id
+        problem = f"version {row.version} of pin {row.key!r} is not what was set"
+        findings.say(where, None, problem)
+    num_gone = len(findings.pins - there.keys())
+    if num_gone:
+        problem = f"{num_gone} versions of pins that were set are not there as they were set"
+        findings.say(branches[0].id, None, problem)
+
+
+class _BranchCheck:
+    """Walks through the messages and events of one branch in their order."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        findings: Findings,
+        branch: AnyRow,
+        keep: frozenset[Place],
+    ) -> None:
+        self._connection = connection
+        self._findings = findings
+        self._branch = branch
+        self._keep = keep
+        self._num_events = 0
+        self._passed: dict[Place, bytes] = {}
+        findings.passed[branch.id] = self._passed
+
+    def run(self, begin: bytes, *, integrity: bool) -> None:
+        keys = {"branch": self._branch.id}
+        events = self._connection.execute(_EVENTS, keys).all()
+        left = _left_after_deletion(events)
+        waiting = iter(events)
+        event = next(waiting, None)
+        link: bytes | None = begin
+        expected = self._branch.forked_at + 1
+        self._pass(0, begin)
+        for row in self._connection.execute(_MESSAGES, keys):
+            while event is not None and event.at < row.position:
+                link = self._event(event, link, expected, integrity=integrity)
+                event = next(waiting, None)
+            if row.position != expected:
+                gap = f"positions {expected} to {row.position - 1} are missing"
+                self._say(row.position, gap if row.position > expected else "is there twice")
+            # From here on what follows is held against what is stored, so that one is one.
+            link = self._message(row, link, left, integrity=integrity)
+            self._findings.at_position[self._branch.id, row.position] = link
+            expected = row.position + 1
+            self._pass(row.position - self._branch.forked_at, link)
+        while event is not None:
+            link = self._event(event, link, expected, integrity=integrity)
+            event = next(waiting, None)
+        self._end(link, expected - 1, integrity=integrity)
+
+    def _end(self, link: bytes | None, newest: int, *, integrity: bool) -> None:
+        branch, keys = self._branch, {"branch": self._branch.id}
+        if newest != branch.head:
+            self._say(None, f"there are messages up to {newest}, and it counts {branch.head}")
+        if integrity and link != branch.chain:
+            self._say(None, "its newest entry is not the one that its chain ends with")
+        num_open = self._connection.execute(_NUM_OPEN, keys).scalar_one()
+        if num_open != branch.open_calls:
+            self._say(None, f"{num_open} calls are open, and it counts {branch.open_calls}")
+        for row in self._connection.execute(_SUMMARIES, keys):
+            if not 1 <= row.first <= row.last <= branch.head:
+                self._say(None, f"a summary covers {row.first} to {row.last}, which are not there")
+
+    def _message(
+        self, row: AnyRow, link: bytes | None, left: Mapping[int, str], *, integrity: bool
+    ) -> bytes | None:
+        try:
+            decode(row)
+        except StoreError as error:
+            self._say(row.position, f"cannot be read: {error}")
+        columns = {name: getattr(row, name) for name in MESSAGE_COLUMNS}
+        if row.sealed is None:
+            content = message_digest(row.nonce, columns)
+        else:
+            content = row.sealed
+            is_left = left.get(row.position) == message_digest(None, columns).hex()
+            if integrity and not (is_left and row.origin == Origin.DELETED):
+                self._say(row.position, "was not deleted, or is not what its deletion left")
+        if follow(link, content) == row.link:
+            return follow(link, content)
+        is_known = link is not None or integrity
+        if is_known:
+            self._say(row.position, "is not what was stored here, or does not follow what was")
+        return bytes(row.link) if row.link is not None else None
+
+    def _event(
+        self, event: AnyRow, link: bytes | None, _expected: int, *, integrity: bool
+    ) -> bytes | None:
+        self._num_events += 1
+        found = follow(link, event_digest(event.at, event.kind, event.content))
+        if integrity and found != event.link:
+            self._say(None, f"event {self._num_events} ({event.kind}) does not follow what was")
+        if event.kind == PINS_EVENT:
+            changes = _content(event)
+            self._findings.pins |= set(changes.get("added", ()))
+            self._findings.pins -= set(changes.get("removed", ()))
+        link = bytes(event.link)
+        self._pass(event.at - self._branch.forked_at, link)
+        return link
+
+    def _pass(self, num_messages: int, link: bytes | None) -> None:
+        place = (num_messages, self._num_events)
+        if link is not None and place in self._keep:
+            self._passed[place] = link
+
+    def _say(self, position: int | None, problem: str) -> None:
+        self._findings.say(self._branch.id, position, problem)
+
+
+def _left_after_deletion(events: Any) -> dict[int, str]:
+    """Return the hash of what each deletion left, by position; the last deletion counts."""
+    contents: Iterator[dict[str, Any]] = (
+        _content(event) for event in events if event.kind == DELETED_EVENT
+    )
+    return {one["position"]: one["left"] for one in contents if "position" in one}
+
+
+def _content(event: AnyRow) -> dict[str, Any]:
+    try:
+        value = json.loads(event.content)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,15 @@
+"""What a check of the store finds."""
+
+from dataclasses import dataclass
+
+from agentmem.types.messages import BranchId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discrepancy:
+    """Something stored that is not what was written."""
+
+    branch_id: BranchId
+    position: int | None
+    """Of the message; None where it is about the branch or the session."""
+    problem: str
