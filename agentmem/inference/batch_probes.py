@@ -1,5 +1,5 @@
 """
-Whether a model gives the same answers when rows go through it together.
+Whether a model gives the same answers for a text in parts, and for rows that go through together.
 
 It is tried on a few tokens when the model is loaded: no list of architectures is ever complete.
 """
@@ -24,6 +24,7 @@ class Model(Protocol):
     @property
     def knows_attention(self) -> bool: ...
     def new_cache(self) -> PagedCache: ...
+    def forward_whole(self, token_ids: Sequence[int]) -> Tensor: ...
     def forward(
         self,
         rows: Sequence[Sequence[int]],
@@ -39,6 +40,23 @@ _EXACT, _ROUNDED = 1e-3, 0.05
 
 _NEARER = 0.25
 """Distance from right, as a share of what a mistake would be away from it."""
+
+
+def can_cut(model: Model, token_ids: Sequence[int], cache: PagedCache) -> bool:
+    """
+    Whether *token_ids*, computed in parts, give what they give as a whole without a cache.
+
+    An encoder that is loaded as a decoder looks ahead, so what it keeps of a part changes with
+    what follows. *cache* holds all of them then.
+    """
+    first, second = len(token_ids) // 2, len(token_ids) - 1
+    found = [
+        model.forward([token_ids[start:end]], cache)[0]
+        for start, end in ((0, first), (first, second), (second, len(token_ids)))
+    ]
+    ends = (first, len(token_ids))
+    right = [model.forward_whole(token_ids[:end]) for end in ends]
+    return _all_right([found[0], found[2]], right, right[::-1], dtype=model.dtype)
 
 
 def can_batch(model: Model) -> bool:

@@ -57,7 +57,7 @@ class CausalModel:
         self.device: torch.device = module.device
         self.dtype: torch.dtype = module.dtype
         self.layout: KVLayout | None = None
-        self.can_batch = self.attends = False
+        self.can_batch = self.attends = self._wants_cache = False
         self.refusal = self._reason_against_reuse()
         self._warm_up()
 
@@ -121,8 +121,10 @@ class CausalModel:
         options[str(self._keyword)] = cache
         if mask is not None:
             options["attention_mask"] = mask.long().to(self.device)
-        if positions is not None and self._takes_positions:
-            options["position_ids"] = self._position_ids(counts, positions)
+        if self._takes_positions:
+            # Some classes would count in another way, which `generate()` does not let them.
+            at = cache.window.lengths if positions is None else positions
+            options["position_ids"] = self._position_ids(counts, at)
         longest = max(counts)
         ids = torch.tensor(
             [[0] * (longest - len(row)) + list(row) for row in rows],
@@ -153,11 +155,34 @@ class CausalModel:
             token_ids, cache.state = cache.token_ids, None
         elif cache.state is not None:
             options[self._keyword] = cache.state
+        elif self._wants_cache:
+            options[self._keyword] = DynamicCache(config=self._config)
+        if self._takes_positions:
+            first = len(cache.token_ids) - len(token_ids)
+            options["position_ids"] = self._position_ids([len(token_ids)], [first])
         ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)  # (1, tokens)
         outputs = self._module(input_ids=ids, **options)
         if self._keyword is not None:
-            cache.state = getattr(outputs, self._keyword)
+            # An encoder fills the cache that it is given, and does not give it back.
+            given = getattr(outputs, self._keyword, None)
+            cache.state = options.get(self._keyword) if given is None else given
         logits: Tensor = outputs.logits[0, -1]
+        return logits.float().cpu()
+
+    @torch.inference_mode()
+    def forward_whole(self, token_ids: Sequence[int]) -> Tensor:
+        """
+        Run the model over a whole text, with no cache at all.
+
+        Returns the logits after its last token, in float32 on the CPU.  # (vocab,)
+        """
+        options = dict(self._options)
+        if "use_cache" in options:
+            options["use_cache"] = False
+        if self._takes_positions:
+            options["position_ids"] = self._position_ids([len(token_ids)], [0])
+        ids = torch.tensor([list(token_ids)], dtype=torch.long, device=self.device)
+        logits: Tensor = self._module(input_ids=ids, **options).logits[0, -1]
         return logits.float().cpu()
 
     def _keys_change(self, had: int, length: int) -> bool:
@@ -192,22 +217,30 @@ class CausalModel:
     def _warm_up(self) -> None:
         """Run small passes: they pay for set-up, show the shapes, and what can be batched."""
         ids = [i % self.vocab_size for i in range(_WARM_UP_TOKENS)]
+        if self.refusal is None:
+            self.refusal = self._found_against_reuse(ids)
         if self.refusal is not None:
             own = OwnCache()
             self.forward_own(ids, own)
             self.forward_own(ids[:1], own)
-            return
+
+    def _found_against_reuse(self, ids: list[int]) -> str | None:
+        """Try reuse, and return why it cannot be had."""
         cache = self.new_cache()
         try:
-            self.forward([ids], cache)
-            self.forward([ids[:1]], cache)
+            if not probes.can_cut(self, ids, cache):
+                self._wants_cache = True
+                return (
+                    "a text that is computed in parts gives other answers than the whole: the "
+                    "model looks ahead as an encoder does, or its rounding decides"
+                )
             self.layout = cache.layout()
             self.can_batch = probes.can_batch(self)
             self.attends = self.can_batch and probes.can_attend(self)
         except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
             # The model wants a cache of its own making: let it have that.
-            self.refusal = f"it does not run with our cache ({type(error).__name__}: {error})"
-            self._warm_up()
+            return f"it does not run with our cache ({type(error).__name__}: {error})"
+        return None
 
 
 def _rope_types(parameters: object) -> Iterator[str]:
