@@ -11,13 +11,26 @@ from agentmem.memory.clocks import hits_in
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Domain, Hit, Query, Recall
 from agentmem.store.view import View, at_once
-from agentmem.types import BranchId, BranchInfo, Inherit, Pin, Prompt, Role, StoredMessage, Tier
+from agentmem.types import (
+    BranchId,
+    BranchInfo,
+    Inherit,
+    Origin,
+    Pin,
+    Prompt,
+    Role,
+    StoredMessage,
+    Tier,
+)
 
 Wanted = str | tuple[Hit, ...] | None
 """What is to be recalled: what fits a text, these hits, or what fits the user's last message."""
 
 _MAX_CHARS: Final = 2000
 """Characters at each end of a question that are looked for; embedders see about so many."""
+
+_MAX_RETRIES: Final = 16
+"""Messages behind a broken-off answer among which the one that took its place is looked for."""
 
 _TOKENS_PER_HIT: Final = 8
 """Hardly any recalled message is shorter, heading and speaker included."""
@@ -144,7 +157,26 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
         limit=limit,
         zone=runtime.zone,
     )
-    return _distinct(recall, query)
+    hits = _distinct(recall, query)
+    if not any(hit.stored.origin is Origin.PARTIAL for hit in hits):
+        return hits
+    return tuple(hit for hit in hits if not _is_retried(runtime, hit.stored))
+
+
+def _is_retried(runtime: Runtime, stored: StoredMessage) -> bool:
+    """Whether *stored* is an answer that was broken off, and another one has taken its place."""
+    if stored.origin is not Origin.PARTIAL:
+        return False
+    first = stored.position + 1
+    after = runtime.store.messages.read(
+        runtime.scope, stored.branch_id, first, first + _MAX_RETRIES
+    )
+    for message in (one.message for one in after):
+        if message.role is Role.USER:
+            return False
+        if message.role is Role.ASSISTANT:
+            return True
+    return False
 
 
 def _distinct(recall: Recall, query: Query) -> tuple[Hit, ...]:
