@@ -85,6 +85,12 @@ class CausalModel:
         return frozenset()
 
     @property
+    def forced_last_id(self) -> int | None:
+        """The id that its settings force upon the last token for which there is room."""
+        forced = getattr(self._module.generation_config, "forced_eos_token_id", None)
+        return forced if isinstance(forced, int) else None
+
+    @property
     def knows_attention(self) -> bool:
         """Tell whether our own attention may be tried."""
         kinds = set(self._layer_kinds())

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Sequence as TokenIds
 
+import torch
 from torch import Tensor
 
 from agentmem.errors import DeadlineError, InvalidInputError
@@ -29,6 +30,7 @@ class Output:
         only_result: whether the caller waits for the result and not for each piece.
         parent: the first answer to the same prompt, whose prompt this one is a fork of.
         fork: which of several answers to one prompt this is.
+        forced_last: the token that the model's settings end an answer with that has no room left.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of one request, put together once
@@ -42,8 +44,10 @@ class Output:
         only_result: bool = False,
         parent: Sequence | None = None,
         fork: int = 0,
+        forced_last: int | None = None,
     ) -> None:
         self.request = request
+        self._forced_last = None if request.sampling.ignore_eos else forced_last
         self._counter = counter
         own = frozenset() if request.sampling.ignore_eos else stop_ids
         self._stop_ids = own | frozenset(request.sampling.stop_ids)
@@ -98,13 +102,19 @@ class Output:
         if self.is_done:
             return None
         self._is_taking = True
+        is_forced = (
+            self._forced_last is not None and self.num_tokens + 1 == self.sequence.max_tokens
+        )
+        if is_forced:
+            logits = torch.full_like(logits, -torch.inf)
+            logits[self._forced_last] = 0.0
         token_id = self._sampler.choose(logits)
         if self.num_tokens == 0:
             self._ttft_s = time.perf_counter() - self._started
         self.num_tokens += 1
         is_stop = token_id in self._stop_ids
         self._give("" if is_stop else self._text.add(token_id))
-        if is_stop or self._text.stopped:
+        if (is_stop and not is_forced) or self._text.stopped:
             self._finish(FinishReason.STOP)
         elif self.num_tokens == self.sequence.max_tokens:
             self._finish(FinishReason.LENGTH)

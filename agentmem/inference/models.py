@@ -62,6 +62,7 @@ class LocalModel:
         self._context_window = model.context_window or _DEFAULT_WINDOW
         eos = {tokenizer.eos_token_id} - {None}
         self._stop_ids = model.eos_ids | eos | self._counter.turn_end_ids()
+        self._forced_last = model.forced_last_id
         self._device, self._dtype = model.device, model.dtype
         self._max_num_seqs, self._max_waiting = config.max_num_seqs, config.max_waiting
         engine = Engine(model, config, fingerprint=fingerprint, context_window=self._context_window)
@@ -240,6 +241,7 @@ class LocalModel:
             only_result=only_result,
             parent=parent,
             fork=fork,
+            forced_last=self._forced_last,
         )
 
     def discard_prefix(

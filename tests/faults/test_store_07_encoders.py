@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from agentmem.inference.causal_model import CausalModel
+from agentmem.types import FinishReason
 from tests.inference.tiny import greedy_ids, plain_ids, random_ids, tiny_model, tiny_module
 
 ENCODERS = ["bert", "camembert", "data2vec-text", "electra", "roberta", "xlm-roberta"]
@@ -39,6 +40,20 @@ def test_the_same_class_as_a_decoder_reuses_and_counts_positions_as_generate_doe
         assert found == expected
         assert result.usage.cached_tokens > 0
     assert dict(model.refused_reuse) == {}
+
+
+@pytest.mark.parametrize("num", [1, 4, 8])
+def test_the_decoder_of_an_encoder_decoder_ends_where_there_is_no_room_as_its_settings_say(num):
+    """Blenderbot's force the last token to be the one that ends a text."""
+    sizes = {"d_model": 32, "decoder_attention_heads": 4, "decoder_ffn_dim": 64}
+    module = tiny_module("blenderbot", decoder_layers=2, encoder_layers=1, **sizes)
+    prompt = random_ids(30)
+
+    found, result = greedy_ids(tiny_model(module=module), prompt, num)
+
+    assert found == plain_ids(module, prompt, num)
+    assert found[-1] == module.generation_config.forced_eos_token_id
+    assert result.finish_reason is FinishReason.LENGTH
 
 
 class Rounding(torch.nn.Module):
