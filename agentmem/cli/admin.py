@@ -1,41 +1,55 @@
 """Commands for whoever looks after a database: pins, moving, deleting."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from agentmem.cli.opening import open_to_change, open_to_read
 from agentmem.cli.options import Database, Namespace, SessionKey, User
-from agentmem.cli.tables import pin_table, plain, stale_table
+from agentmem.cli.output import AsJson, out
+from agentmem.cli.tables import pin_table, plain, stale_table, user_table
 from agentmem.errors import InvalidInputError
 from agentmem.memory import Memory, Session
+from agentmem.store import StaleSession
 from agentmem.types import BranchId
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-
-out = Console(soft_wrap=False)
 
 MaybeUser = Annotated[str | None, typer.Option("--user", "-u", help="Whose sessions; else all.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def pins(
+def users(
+    database: Database = "sqlite:///agentmem.db",
+    namespace: Namespace = "default",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List the users of whom anything is stored."""
+    with open_to_read(database, namespace) as memory:
+        found = memory.users()
+    out.show(user_table(found), found, as_json=as_json)
+
+
+def pins(  # noqa: PLR0913 - one option each
     session: SessionKey,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     *,
     key: Annotated[str | None, typer.Option(help="All versions of this pin.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the pins of a session, or all versions of one of its pins."""
-    with Memory.open(database, namespace=namespace) as memory:
+    with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
-        out.print(pin_table(found.pins() if key is None else found.pin_history(key)))
+        pinned = found.pins() if key is None else found.pin_history(key)
+    out.show(pin_table(pinned), pinned, as_json=as_json)
 
 
 def export(
@@ -46,9 +60,8 @@ def export(
     *,
     session: Annotated[str | None, typer.Option(help="Only this session of the user.")] = None,
 ) -> None:
-    """Write a session, a user's sessions, or everything, as JSON Lines with a checksum."""
-    _refuse_namespace_alone(user, namespace)
-    with Memory.open(database, namespace=namespace) as memory:
+    """Write a session, a user's sessions or a namespace, as JSON Lines with a checksum."""
+    with open_to_read(database, namespace) as memory:
         moved = memory.export(file, user=user, key=session)
     out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages → {file}"))
 
@@ -59,8 +72,7 @@ def import_(
     user: MaybeUser = None,
     namespace: Namespace = "default",
 ) -> None:
-    """Read an export, whole or not at all; with --user, for that user."""
-    _refuse_namespace_alone(user, namespace)
+    """Read an export into the namespace, whole or not at all; with --user, for that user."""
     with Memory.open(database, namespace=namespace) as memory:
         moved = memory.load(file, user=user)
     out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}"))
@@ -80,7 +92,7 @@ def delete(  # noqa: PLR0913 - one option each
     """Delete a session with all that was said in it, or a part of it. There is no way back."""
     if sum(part is not None for part in (message, pin, subtask)) > 1:
         raise InvalidInputError("--message, --pin and --subtask: one of them at a time")
-    with Memory.open(database, namespace=namespace) as memory:
+    with open_to_change(database, namespace) as memory:
         found = memory.find(session, user=user)
         what, delete_it = _what_to_delete(memory, found, message, pin, subtask)
         if not yes:
@@ -105,7 +117,7 @@ def _what_to_delete(
     return what, partial(memory.delete, key, user=found.info.scope.user)
 
 
-def purge(
+def purge(  # noqa: PLR0913 - one option each
     older_than: Annotated[str | None, typer.Option(help="Age such as 90d, 12h, 30m.")] = None,
     database: Database = "sqlite:///agentmem.db",
     namespace: Namespace = "default",
@@ -114,21 +126,41 @@ def purge(
         str | None, typer.Option(help="Age of accounts of prompts; the last ones stay.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Delete the sessions, of all users, that were not active for so long, or old accounts."""
+    """Delete sessions, of all users, not active for so long, after asking; or old accounts."""
     if older_than is None and log_older_than is None:
         raise InvalidInputError("say how old: --older-than for sessions, --log-older-than for logs")
     age = None if older_than is None else _age(older_than, "--older-than")
     log_age = None if log_older_than is None else _age(log_older_than, "--log-older-than")
     how = "would be deleted" if dry_run else "are deleted"
-    with Memory.open(database, namespace=namespace) as memory:
+    opened = open_to_read if dry_run else open_to_change
+    with opened(database, namespace) as memory:
         if age is not None:
-            gone = memory.purge(age, dry_run=dry_run)
-            out.print(stale_table(gone))
-            out.print(f"{len(gone)} sessions {how}")
+            gone = _purged(memory, age, dry_run=dry_run, is_asked=not yes)
+            out.show(stale_table(gone), gone, as_json=as_json)
+            if not as_json:
+                out.print(f"{len(gone)} sessions {how}{f', of {_users(gone)}' if gone else ''}")
         if log_age is not None:
             num = memory.purge_log(log_age, dry_run=dry_run)
             out.print(f"{num} accounts of prompts {how}")
+
+
+def _purged(
+    memory: Memory, age: timedelta, *, dry_run: bool, is_asked: bool
+) -> Sequence[StaleSession]:
+    found = memory.purge(age, dry_run=True)
+    if dry_run or not found:
+        return found
+    if is_asked:
+        question = f"Delete {len(found)} sessions of {_users(found)} for good?"
+        typer.confirm(question, abort=True, err=True)
+    return memory.purge(age)
+
+
+def _users(found: Sequence[StaleSession]) -> str:
+    return f"{len({session.scope.user for session in found})} users"
 
 
 def _age(text: str, option: str) -> timedelta:
@@ -136,11 +168,3 @@ def _age(text: str, option: str) -> timedelta:
     if found is None:
         raise InvalidInputError(f"{option} takes a number and d, h, m or s, got {text!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
-def _refuse_namespace_alone(user: str | None, namespace: str) -> None:
-    """Everything moves where no user is named, so a namespace would be passed over in silence."""
-    if user is None and namespace != "default":
-        raise InvalidInputError(
-            f"--namespace {namespace} needs a --user: without one, those of all namespaces move"
-        )

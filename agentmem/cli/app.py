@@ -1,12 +1,14 @@
 """The commands. Bad input is one line on standard error and exit code 2."""
 
 import sys
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from agentmem.cli.admin import Yes, delete, export, import_, pins, purge
+from agentmem.cli.admin import Yes, delete, export, import_, pins, purge, users
+from agentmem.cli.opening import open_to_read
 from agentmem.cli.options import (
     Database,
     Device,
@@ -17,6 +19,7 @@ from agentmem.cli.options import (
     SessionKey,
     User,
 )
+from agentmem.cli.output import AsJson, out, take_any_encoding
 from agentmem.cli.search import index, search
 from agentmem.cli.tables import (
     audit_table,
@@ -26,19 +29,20 @@ from agentmem.cli.tables import (
     truncation_table,
 )
 from agentmem.config import Budget, InferenceConfig, Sampling
-from agentmem.errors import AgentMemError, InvalidInputError
+from agentmem.errors import AgentMemError, DatabaseUrlError, InvalidInputError
 from agentmem.memory import Memory
-from agentmem.store import current, downgrade, revisions, upgrade
+from agentmem.store import current, downgrade, exists, revisions, upgrade
+from agentmem.types import BranchId
 
 app = typer.Typer(
     name="agentmem",
     help="A conversation memory for agents that knows exactly what the model sees.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 db = typer.Typer(help="The database's tables.", no_args_is_help=True)
 app.add_typer(db, name="db")
+app.command("users")(users)
 app.command("pins")(pins)
 app.command("export")(export)
 app.command("import")(import_)
@@ -47,10 +51,31 @@ app.command("purge")(purge)
 app.command("search")(search)
 app.add_typer(index, name="index")
 
-out = Console(soft_wrap=False)
 # Typer uses click, or in later versions a copy of its own; this is the usage error of either.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+def _show_version(*, is_asked: bool) -> None:
+    if is_asked:
+        out.print(version("agentmem"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda value: _show_version(is_asked=value),
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -104,27 +129,38 @@ def sessions(
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """List the sessions of a user."""
-    with Memory.open(database, namespace=namespace) as memory:
-        out.print(session_table(memory.sessions(user=user)))
+    with open_to_read(database, namespace) as memory:
+        found = memory.sessions(user=user)
+    out.show(session_table(found), found, as_json=as_json)
 
 
 @app.command()
-def show(
+def show(  # noqa: PLR0913 - one option each
     session: SessionKey,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     *,
     full: Annotated[bool, typer.Option("--full", help="Texts in full.")] = False,
+    branch: Annotated[
+        int | None, typer.Option(help="Another line or a subtask, by its number.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the pins and messages of a session."""
-    with Memory.open(database, namespace=namespace) as memory:
+    """Show the pins and messages of a session, or of one of its branches."""
+    with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
-        for pinned in found.pins():
-            out.print(plain(f"pin {pinned.key} (version {pinned.version}): {pinned.text}"))
-        out.print(message_table(found.messages(), full=full))
+        shown = found if branch is None else found.history(BranchId(branch))
+        pinned, messages = shown.pins(), shown.messages()
+    if not as_json:
+        for one in pinned:
+            out.print(plain(f"pin {one.key} (version {one.version}): {one.text}"))
+    value = {"pins": pinned, "messages": messages}
+    out.show(message_table(messages, full=full), value, as_json=as_json)
 
 
 @app.command()
@@ -133,12 +169,15 @@ def truncations(
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Show what left the prompts of a session and its subtasks, when, why, and where it is."""
-    with Memory.open(database, namespace=namespace) as memory:
+    with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
         logs = [(one.name, found.history(one.id).truncations()) for one in found.branches()]
-    out.print(truncation_table(logs))
+    value = [{"branch": name, "truncations": records} for name, records in logs]
+    out.show(truncation_table(logs), value, as_json=as_json)
 
 
 @app.command()
@@ -151,13 +190,14 @@ def check(  # noqa: PLR0913 - one option each
     integrity: Annotated[bool, typer.Option("--integrity", help="Follow the hash chain.")] = False,
     head: Annotated[str | None, typer.Option(help="One that was kept elsewhere.")] = None,
     key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check what is stored of a session and the log of its prompts; exit code 1 if they differ."""
-    with Memory.open(database, namespace=namespace) as memory:
+    with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
         is_keyed = head is not None and head.startswith("hmac")
         audits = found.audit(integrity=integrity, head=head, key=key if is_keyed else None)
-    out.print(audit_table(audits))
+    out.show(audit_table(audits), audits, as_json=as_json)
     if any(audit.problems or audit.discrepancies for audit in audits):
         raise typer.Exit(1)
 
@@ -172,7 +212,7 @@ def head_(
     key: Key = None,
 ) -> None:
     """Print the head of a session's hash chain, to be kept elsewhere for check --head."""
-    with Memory.open(database, namespace=namespace) as memory:
+    with open_to_read(database, namespace) as memory:
         out.print(memory.find(session, user=user).head(key=key), soft_wrap=True)
 
 
@@ -187,7 +227,7 @@ def db_upgrade(database: Database = "sqlite:///agentmem.db") -> None:
 @db.command("current")
 def db_current(database: Database = "sqlite:///agentmem.db") -> None:
     """Show the revision of the tables."""
-    out.print(current(database) or "empty")
+    out.print(_there(database) or "empty")
 
 
 @db.command("downgrade")
@@ -201,7 +241,7 @@ def db_downgrade(
     known = ("base", *revisions())
     if revision not in known:
         raise InvalidInputError(f"there is no revision {revision!r}: it is one of {known}")
-    before = current(database)
+    before = _there(database)
     if before is None or before == revision:
         out.print(f"already at {before or 'empty'}")
         return
@@ -214,6 +254,14 @@ def db_downgrade(
     out.print(f"{before} → {downgrade(database, revision) or 'empty'}")
 
 
+def _there(database: str) -> str | None:
+    """Return the revision of a database that is there; None if it has no tables."""
+    found = current(database)
+    if found is None and not exists(database):
+        raise DatabaseUrlError(f"there is no database {database}: check the path")
+    return found
+
+
 def _key_and_text(pin: str) -> tuple[str, str]:
     key, separator, text = pin.partition("=")
     if not separator or not key or not text.strip():
@@ -223,6 +271,7 @@ def _key_and_text(pin: str) -> tuple[str, str]:
 
 def main() -> None:
     """Run the command line of this process."""
+    take_any_encoding()
     errors = Console(stderr=True, soft_wrap=True)
     try:
         sys.exit(app(standalone_mode=False) or 0)

@@ -3,15 +3,14 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from agentmem.cli.opening import open_to_change, open_to_read, open_to_search
 from agentmem.cli.options import Database, EmbedderName, Lexical, Namespace, SessionKey, User
+from agentmem.cli.output import AsJson, out
 from agentmem.cli.tables import hit_table, plain, status_table
-from agentmem.memory import Memory
 from agentmem.protocols import Retriever
 
 index = typer.Typer(help="What makes messages searchable.", no_args_is_help=True)
-out = Console(soft_wrap=False)
 
 _AnySession = Annotated[
     str | None, typer.Argument(metavar="[SESSION]", help="One session; all of the user's without.")
@@ -33,17 +32,20 @@ def search(  # noqa: PLR0913 - Typer makes an option of each parameter
     full: Annotated[bool, typer.Option("--full", help="Texts in full.")] = False,
     embedder: EmbedderName = None,
     lexical: Lexical = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find what was said in a session, by its words and by its meaning."""
     # The session first: nobody should wait for a model to be told of a typo in a name.
-    with Memory.open(database, namespace=namespace) as memory:
+    with open_to_read(database, namespace) as memory:
         memory.find(session, user=user)
     retriever = _load(embedder, lexical=lexical)
-    with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
+    with open_to_search(database, namespace, retriever) as memory:
         is_ready = memory.wait_for_index(max(0.0, wait))
         hits = memory.find(session, user=user).search(query, limit=limit, everywhere=everywhere)
-        out.print(hit_table(hits, full=full))
+        out.show(hit_table(hits, full=full), hits, as_json=as_json)
         status = memory.index_status(user=user, key=None if everywhere else session)
+    if as_json:
+        return
     if not is_ready and status.num_pending:
         out.print(f"{status.num_pending} messages are not embedded yet: found by words alone")
     if status.last_error is not None:
@@ -59,11 +61,15 @@ def index_status(  # noqa: PLR0913 - Typer makes an option of each parameter
     namespace: Namespace = "default",
     embedder: EmbedderName = None,
     lexical: Lexical = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far a session, or all sessions of a user, can be searched."""
+    # The database first: no model is loaded for a typo in a URL.
+    open_to_read(database, namespace).close()
     retriever = _load(embedder, lexical=lexical)
-    with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
-        out.print(status_table(memory.index_status(user=user, key=session)))
+    with open_to_search(database, namespace, retriever) as memory:
+        status = memory.index_status(user=user, key=session)
+    out.show(status_table(status), status, as_json=as_json)
 
 
 @index.command("rebuild")
@@ -75,15 +81,17 @@ def index_rebuild(  # noqa: PLR0913 - Typer makes an option of each parameter
     namespace: Namespace = "default",
     embedder: EmbedderName = None,
     lexical: Lexical = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make an index anew from what was said, and embed what is not embedded yet."""
     # Its progress bar would slow the start of every other command: see test_import_is_light.
     from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - see above
 
+    open_to_change(database, namespace).close()
     retriever = _load(embedder, lexical=lexical)
-    with Memory.open(database, namespace=namespace, retriever=retriever) as memory:
+    with open_to_search(database, namespace, retriever) as memory:
         status = rebuild(out, memory, user, session)
-    out.print(status_table(status))
+    out.show(status_table(status), status, as_json=as_json)
 
 
 def _load(embedder: str | None, *, lexical: bool) -> Retriever:

@@ -62,6 +62,14 @@ def session_table(sessions: Iterable[SessionInfo]) -> Table:
     return table
 
 
+def user_table(users: Iterable[str]) -> Table:
+    """List users, one a row."""
+    table = Table("user")
+    for user in users:
+        table.add_row(plain(user))
+    return table
+
+
 def message_table(messages: Iterable[StoredMessage], *, full: bool) -> Table:
     """List messages, one a row, in one line each or in full."""
     table = Table("position", "role", "text", show_lines=full)

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import importlib.metadata
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,6 +20,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 
 from agentmem.errors import ModelLoadError
 from agentmem.inference.gguf_model import OnProgress, convert
+from agentmem.machine.home import cache_folder, expanded
 from agentmem.machine.hub import hub_answers
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -39,7 +39,7 @@ def find_model(name_or_path: str, on_progress: OnProgress) -> Path:
     Raises:
         ModelLoadError: there is no such model, or its files are damaged.
     """
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     if path.is_dir():
         return _checked(path)
     if path.suffix == ".gguf" and path.is_file():
@@ -91,11 +91,6 @@ def fingerprint(folder: Path) -> str:
             _write_whole(entry, digest)
         hasher.update(f"{path.name}:{digest};".encode())
     return hasher.hexdigest()[:32]
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: ``AGENTMEM_CACHE``, by default ``~/.cache/agentmem``."""
-    return Path(os.environ.get("AGENTMEM_CACHE") or "~/.cache/agentmem").expanduser()
 
 
 def _checked(folder: Path) -> Path:

@@ -158,6 +158,10 @@ class Memory:
     def _open_session(self, scope: Scope, info: SessionInfo) -> Session:
         return Session(self._runtime(scope).of_session(info), info)
 
+    def users(self) -> tuple[str, ...]:
+        """List the users of this namespace that have sessions, or pins of their own."""
+        return self._store.sessions.users(self._namespace)
+
     def sessions(self, *, user: str = "default") -> tuple[SessionInfo, ...]:
         """List the sessions of *user*, the last active one first."""
         return self._store.sessions.list(Scope(namespace=self._namespace, user=user))
@@ -216,7 +220,7 @@ class Memory:
         self, path: str | Path, *, user: str | None = None, key: str | None = None
     ) -> Transferred:
         """
-        Write a session, all sessions of a user, or without *user* the whole database, to a file.
+        Write a session, all sessions of a user, or without *user* this namespace, to a file.
 
         The file is JSON Lines with a checksum, and appears under its name when it is complete.
 
@@ -225,19 +229,25 @@ class Memory:
             InvalidInputError: a *key* without a *user*, or the file cannot be written.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
-        return self._store.transfer.export(Path(path), scope=scope, key=key)
+        return self._store.transfer.export(
+            Path(path), scope=scope, key=key, namespace=self._namespace
+        )
 
     def load(self, path: str | Path, *, user: str | None = None) -> Transferred:
         """
         Import what `export` wrote, whole or not at all; for *user* if one is given.
 
+        All of it is written in this namespace, wherever it was exported from. Of a file of several
+        namespaces, which older versions wrote, only this one's sessions are.
+
         Raises:
             DamagedFileError: the file was cut or altered, or is no export.
             ConflictError: a session of the same key is there already.
-            InvalidInputError: a *user* is given and the file has several.
+            InvalidInputError: a *user* is given and the file has several, or it has several
+                namespaces and none is this one.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
-        loaded = self._store.transfer.load(Path(path), scope=scope)
+        loaded = self._store.transfer.load(Path(path), scope=scope, namespace=self._namespace)
         if self._recall is not None:
             self._recall.added()
         return loaded

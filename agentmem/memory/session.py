@@ -101,7 +101,15 @@ class Session(_Forkable, LineKeeping):
         return self._store.sessions.branches(self._scope, self.info.id)
 
     def history(self, branch_id: BranchId) -> History:
-        """Read a branch of this session, such as an ended subtask."""
+        """
+        Read a branch of this session, such as an ended subtask.
+
+        Raises:
+            SessionNotFoundError: this session has no such branch.
+        """
+        found = self._runtime.store.sessions.branch(self._runtime.scope, branch_id)
+        if found.session_id != self.info.id:
+            raise SessionNotFoundError(f"session {self.key!r} has no branch {branch_id!r:.50}")
         return History(self._runtime, branch_id)
 
     def resume_subtask(self, branch_id: BranchId) -> "Subtask":

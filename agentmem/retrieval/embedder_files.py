@@ -13,6 +13,7 @@ from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from agentmem.errors import ModelLoadError
+from agentmem.machine.home import expanded
 from agentmem.machine.hub import hub_answers
 
 DEFAULT_EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -29,7 +30,7 @@ def find_embedder(name_or_path: str) -> Path:
     Raises:
         ModelLoadError: there is no such model, or its files are not all there.
     """
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     if path.exists():
         return _checked(path)
     if (folder := _wheel_folder(name_or_path)) is not None:

@@ -1,7 +1,7 @@
 """What was said: sessions, branches, messages, pins and the log of prompts, in a database."""
 
 from agentmem.store.deletion import Deleted
-from agentmem.store.migrate import current, downgrade, head, revisions, upgrade
+from agentmem.store.migrate import current, downgrade, exists, head, revisions, upgrade
 from agentmem.store.retention import StaleSession
 from agentmem.store.store import Store
 from agentmem.store.transfer import Transferred
@@ -13,6 +13,7 @@ __all__ = [
     "Transferred",
     "current",
     "downgrade",
+    "exists",
     "head",
     "revisions",
     "upgrade",

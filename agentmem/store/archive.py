@@ -106,8 +106,10 @@ class StoreArchive:
 
     @property
     def folder(self) -> Path | None:
-        """A folder beside a SQLite file; None for every other database."""
+        """A folder beside a SQLite file that may be written; else None."""
         path = self._database.engine.url.database
+        if self._database.is_read_only:
+            return None
         if self._database.engine.dialect.name != "sqlite" or self._database.is_memory or not path:
             return None
         return Path(f"{path}-index")
@@ -233,6 +235,8 @@ class StoreArchive:
         self, fingerprint: str, *, after: MessageId, limit: int
     ) -> tuple[StoredMessage, ...]:
         """Give messages of the namespace without a vector of that embedder, by their ids."""
+        if self._database.is_read_only:
+            return ()  # their vectors could not be kept
         keys = {
             "namespace": self._namespace,
             "fingerprint": fingerprint,
@@ -244,7 +248,7 @@ class StoreArchive:
 
     def table(self, fingerprint: str, dimension: int) -> PgVectors | None:
         """Give the vectors of that embedder as a table; None where the database has no such."""
-        if self._database.engine.dialect.name != "postgresql":
+        if self._database.engine.dialect.name != "postgresql" or self._database.is_read_only:
             return None
         return PgVectors.open(
             self._database, lambda connection: _embedder(connection, fingerprint), dimension

@@ -63,6 +63,12 @@ def current(url: str) -> str | None:
     return _look(_lasting(url))
 
 
+def exists(url: str) -> bool:
+    """Whether there is a database to be looked at: a file that is not empty, or a server's."""
+    parsed = _lasting(url)
+    return not is_file(parsed) or has_content(Path(parsed.database or ""))
+
+
 def upgrade(url: str, revision: str = "head") -> str:
     """
     Bring the database to *revision* and name where it is now. All or nothing.

@@ -8,6 +8,7 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any, Final
@@ -109,10 +110,13 @@ def _plain(value: Any) -> Any:
 class Loader:
     """Inserts the rows of an export under new numbers."""
 
-    def __init__(self, connection: Connection, scope: Scope | None) -> None:
+    def __init__(
+        self, connection: Connection, scope: Scope | None, namespace: str | None = None
+    ) -> None:
         self.counts = dict.fromkeys(EXPORTED, 0)
         self._connection = connection
         self._scope = scope
+        self._namespace = namespace
         self._owner_id: int | None = None
         self._num_users = 0
         self._named = Scope()
@@ -189,7 +193,8 @@ class Loader:
         except (KeyError, TypeError, InvalidInputError) as error:
             raise DamagedFileError(f"the export names no user: {error}") from error
         self._named = named
-        self._owner_id = ensure_owner(self._connection, self._scope or named)
+        owner = self._scope or replace(named, namespace=self._namespace or named.namespace)
+        self._owner_id = ensure_owner(self._connection, owner)
 
     def _read(self, table: Table, content: Any) -> dict[str, Any]:
         """Check a record column by column, and let it refer to the new rows."""

@@ -30,7 +30,7 @@ from agentmem.store.branches import (
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.chain import genesis_of
 from agentmem.store.engine import Database
-from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
+from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, PinRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.types import (
     BranchId,
@@ -90,6 +90,12 @@ _NEWEST_FIRST: Final = _SESSIONS.order_by(
     func.max(BranchRow.updated_at).desc(), SessionRow.id.desc()
 )
 
+_USERS: Final = select(OwnerRow.user).where(
+    OwnerRow.namespace == bindparam("namespace"),
+    exists().where(SessionRow.owner_id == OwnerRow.id)
+    | exists().where(PinRow.owner_id == OwnerRow.id),
+)
+
 
 class Sessions:
     """Finds, creates and forks. Everything is bound to a scope: an id alone opens nothing."""
@@ -141,6 +147,13 @@ class Sessions:
             ).all()
         )
         return tuple(_to_session_info(row) for row in rows)
+
+    def users(self, namespace: str) -> tuple[str, ...]:
+        """List the users of *namespace* of whom anything is stored, by name."""
+        rows = self._database.read(
+            lambda connection: connection.scalars(_USERS, {"namespace": namespace}).all()
+        )
+        return tuple(sorted(rows))
 
     def branch(self, scope: Scope, branch_id: BranchId) -> BranchInfo:
         """

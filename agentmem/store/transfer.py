@@ -9,7 +9,7 @@ importing gives new ones.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
@@ -28,6 +28,7 @@ from agentmem.store.whole_file import whole_file
 from agentmem.types import Scope
 
 FORMAT: Final = 1
+_USER: Final = b'{"user"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +46,15 @@ class Transfer:
         self._database = database
 
     def export(
-        self, path: Path, *, scope: Scope | None = None, key: str | None = None
+        self,
+        path: Path,
+        *,
+        scope: Scope | None = None,
+        key: str | None = None,
+        namespace: str | None = None,
     ) -> Transferred:
         """
-        Write one session, all of a user, or with no *scope* everything.
+        Write one session, all of a user, or with no *scope* everything of *namespace*, or of all.
 
         The file appears under its name when it is complete, and only its owner may read it. A
         user's own pins go with each export, since they are part of the prompts.
@@ -60,13 +66,15 @@ class Transfer:
         """
         if key is not None and scope is None:
             raise InvalidInputError("to export one session, say whose it is")
-        users = self._database.read(lambda connection: _find_sessions(connection, scope, key))
+        users = self._database.read(
+            lambda connection: _find_sessions(connection, scope, key, namespace)
+        )
         try:
             with whole_file(path) as file:
                 writer = _Writer(file)
                 writer.write("agentmem-export", {"format": FORMAT})
-                for (owner_id, namespace, user), session_ids in users.items():
-                    writer.write("user", {"namespace": namespace, "user": user})
+                for (owner_id, owner_namespace, user), session_ids in users.items():
+                    writer.write("user", {"namespace": owner_namespace, "user": user})
                     self._copy(writer, partial(rows_of_user, owner_id))
                     for session_id in session_ids:
                         self._copy(writer, partial(rows_of_session, session_id))
@@ -77,35 +85,49 @@ class Transfer:
             ) from error
         return Transferred(sessions=writer.counts["session"], messages=writer.counts["message"])
 
-    def load(self, path: Path, *, scope: Scope | None = None) -> Transferred:
+    def load(
+        self, path: Path, *, scope: Scope | None = None, namespace: str | None = None
+    ) -> Transferred:
         """
         Import what `export` wrote, all or nothing, for the same users or for *scope*.
+
+        With a *namespace*, nothing is written in any other: a file of one namespace goes into it,
+        and of a file of several only what is of it.
 
         Raises:
             DamagedFileError: the file was cut, altered, or is no export.
             ConflictError: a session with the same key is there already, or a pin of the user with
                 the same key has another text.
-            InvalidInputError: a *scope* is given and the file is of several users.
+            InvalidInputError: a *scope* is given and the file is of several users, or the file is
+                of several namespaces and none of them is *namespace*, or it cannot be read.
         """
         try:
             with path.open("rb") as file:
-                _verify(file, path)
+                found = _verify(file, path)
+                if namespace is not None and len(found) > 1 and namespace not in found:
+                    raise InvalidInputError(
+                        f"{path} is of the namespaces {sorted(found)}, and this one is "
+                        f"{namespace!r}: open the memory of one of them"
+                    )
 
                 def work(connection: Connection) -> Transferred:
                     file.seek(0)
-                    loader = Loader(connection, scope)
-                    for kind, content in _records(file, path):
+                    loader = Loader(connection, scope, namespace)
+                    for kind, content in _bound(_records(file, path), namespace, found):
                         loader.take(kind, content)
                     loader.finish()
                     for session_id, named in loader.sessions:
-                        _hold_to_chain(connection, session_id, named, path, rename=scope)
+                        written = scope or replace(named, namespace=namespace or named.namespace)
+                        _hold_to_chain(connection, session_id, named, path, rename=written)
                     return Transferred(
                         sessions=loader.counts["session"], messages=loader.counts["message"]
                     )
 
                 return self._database.write(work)
-        except OSError as error:
-            raise InvalidInputError(f"cannot read the export {path}: {error}") from error
+        except (OSError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"cannot read the export {str(path)!r}: {error}") from error
 
     def _copy(
         self,
@@ -152,7 +174,7 @@ class _Writer:
 
 
 def _find_sessions(
-    connection: Connection, scope: Scope | None, key: str | None
+    connection: Connection, scope: Scope | None, key: str | None, namespace: str | None
 ) -> dict[tuple[int, str, str], list[int]]:
     """
     Give the sessions to export by their users.
@@ -165,6 +187,8 @@ def _find_sessions(
         .join(SessionRow, SessionRow.owner_id == OwnerRow.id, isouter=key is None)
         .order_by(OwnerRow.id, SessionRow.id)
     )
+    if namespace is not None:
+        statement = statement.where(OwnerRow.namespace == namespace)
     if scope is not None:
         statement = statement.where(OwnerRow.digest == owner_digest(scope))
     if key is not None:
@@ -216,25 +240,43 @@ def _hold_to_chain(
         chain_session(connection, session_id)
 
 
-def _verify(file: IO[bytes], path: Path) -> None:
+def _verify(file: IO[bytes], path: Path) -> set[str]:
     """
-    Read the whole file and compare it with what its end says.
+    Read the whole file, compare it with what its end says, and return the namespaces in it.
 
     Raises:
         DamagedFileError: it is not what was written.
     """
     hasher, lines, last = hashlib.sha256(), 0, b""
+    namespaces: set[str] = set()
     for line in file:
         if lines:
             hasher.update(last)
         last = line
         lines += 1
+        if line.startswith(_USER):
+            content = _parse(line, path).get("user")
+            if isinstance(content, dict) and isinstance(content.get("namespace"), str):
+                namespaces.add(content["namespace"])
     expected = {"end": {"lines": lines - 1, "sha256": hasher.hexdigest()}}
     if not last.endswith(b"\n") or _parse(last, path) != expected:
         raise DamagedFileError(
             f"{path} is not what was exported: it was cut or altered, or is no export; "
             "nothing was imported"
         )
+    return namespaces
+
+
+def _bound(
+    records: Iterator[tuple[str, Any]], namespace: str | None, found: set[str]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the *records* that are to be written in *namespace*, if there is one."""
+    is_wanted = True
+    for kind, content in records:
+        if kind == "user" and namespace is not None and isinstance(content, dict):
+            is_wanted = len(found) < 2 or content.get("namespace") == namespace  # noqa: PLR2004
+        if is_wanted:
+            yield kind, content
 
 
 def _records(file: IO[bytes], path: Path) -> Iterator[tuple[str, Any]]:

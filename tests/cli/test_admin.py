@@ -52,19 +52,6 @@ def test_a_corrupted_export_is_refused_in_one_line(url, tmp_path):
     assert "trip" not in listed.stdout
 
 
-def test_a_namespace_without_a_user_is_refused(url, tmp_path):
-    file = tmp_path / "all.jsonl"
-    agentmem("export", str(file), "-d", url)
-    before = file.read_bytes()
-
-    for command in ("export", "import"):
-        done = agentmem(command, str(file), "-d", url, "-n", "tenant")
-        assert done.returncode == 2
-        assert len(done.stderr.strip().splitlines()) == 1
-        assert "needs a --user" in done.stderr
-    assert file.read_bytes() == before
-
-
 def test_an_export_of_nobody_is_refused_in_one_line(url, tmp_path):
     done = agentmem("export", str(tmp_path / "x.jsonl"), "-d", url, "-u", "nobody")
 
@@ -88,7 +75,7 @@ def test_delete_asks_first(url):
 def test_purge_says_first_what_would_go(url):
     dry = agentmem("purge", "--older-than", "0s", "--dry-run", "-d", url)
     kept = agentmem("purge", "--older-than", "90d", "-d", url)
-    gone = agentmem("purge", "--older-than", "0s", "-d", url)
+    gone = agentmem("purge", "--older-than", "0s", "--yes", "-d", url)
     bad = agentmem("purge", "--older-than", "soon", "-d", url)
 
     assert "1 sessions would be deleted" in dry.stdout

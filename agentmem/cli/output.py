@@ -1,0 +1,68 @@
+"""What is written: tables and JSON, whole where they are piped, in any encoding."""
+
+import codecs
+import io
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+_PIPED_WIDTH: Final = 100_000
+_SPELLED: Final = {"→": "->", "←": "<-", "…": "..."}
+
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON, with every field.")]
+
+
+class _Output(Console):
+    """A console that cuts nothing where no terminal limits the width."""
+
+    def __init__(self) -> None:
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        super().__init__(soft_wrap=False, width=None if is_terminal else _PIPED_WIDTH)
+
+    def show(self, table: Table, value: object, *, as_json: bool) -> None:
+        """Print *value* as JSON, or else its *table*."""
+        if as_json:
+            typer.echo(json.dumps(to_plain(value), indent=2))
+        else:
+            self.print(table)
+
+
+out = _Output()
+
+
+def to_plain(value: object) -> Any:
+    """Return *value* as JSON can hold it: values by their fields, moments in ISO 8601."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return to_plain(value.value)
+    if isinstance(value, Mapping):
+        return {str(to_plain(key)): to_plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(one) for one in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def take_any_encoding() -> None:
+    """Write what the encoding of the terminal or pipe does not have as something like it."""
+    codecs.register_error("agentmem", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="agentmem")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_SPELLED.get(one, "?") for one in missing), error.end
