@@ -155,7 +155,7 @@ def _purged(
         return found
     if is_asked:
         question = f"Delete {len(found)} sessions of {_users(found)} for good?"
-        typer.confirm(question, abort=True, err=True)
+        typer.confirm(question, abort=True)
     return memory.purge(age)
 
 
