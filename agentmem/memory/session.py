@@ -27,6 +27,7 @@ from agentmem.types import (
     check_name,
     common_prefix,
 )
+from agentmem.types.text import check_text
 
 
 class _Forkable(Conversation):
@@ -185,14 +186,21 @@ class Subtask(_Forkable):
         """
         Hand *text* back to the parent when this subtask ends.
 
-        It is appended there as an assistant message, or as the result of the parent's open call
-        *tool_call_id*.
+        It is appended there as an assistant message, or as the result of the parent's call
+        *tool_call_id*. Where that call has its result by then, or was closed, it is a later
+        message that names the call, and so it is where the parent never made the call and waits
+        for others; where it waits for none, a call of that id is put before it.
 
         Raises:
-            InvalidInputError: *text* is empty or cannot be stored.
+            InvalidInputError: *text* cannot be stored, or says nothing and is no result, or
+                *tool_call_id* is no id.
             ConflictError: this subtask has ended.
         """
         self._require_open()
+        if tool_call_id is not None and not check_text("tool_call_id", tool_call_id):
+            raise InvalidInputError(
+                "tool_call_id is empty: it is the id of a call of the parent, or None for a text"
+            )
         role = Role.ASSISTANT if tool_call_id is None else Role.TOOL
         if not TextPart(text=text).text.strip() and role is Role.ASSISTANT:
             raise InvalidInputError("there is nothing to hand back: the text is blank")
@@ -206,7 +214,6 @@ class Subtask(_Forkable):
 
         Raises:
             ConflictError: it has ended already, or the parent has and something was promoted.
-            TranscriptError: what was promoted as a result answers no open call of the parent.
         """
         self._require_open()
         self._store.messages.merge(self._scope, self._branch_id, self._promoted)

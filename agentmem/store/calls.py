@@ -4,7 +4,8 @@ Keeps transcripts legal: each call has a result, and each result a call, matched
 What a branch sees of calls ends where it, or an ancestor, did not inherit the messages.
 
 A call is closed without a result when the talk goes on. A result that comes then is kept as what
-it is, once: its `Origin` says whether a prompt may show it in the place of the closing.
+it is, once: its `Origin` says whether a prompt may show it in the place of the closing. What a
+subtask hands back was promised before that, and is kept in any case: its work is over.
 """
 
 from dataclasses import dataclass, replace
@@ -128,7 +129,8 @@ class Transcript:
 
         Raises:
             TranscriptError: a result for a call that has one, or for an unknown call while
-                others are open, which closing them would rob of their results.
+                others are open, which closing them would rob of their results. A promoted one is
+                kept as a later message that names its call.
         """
         message = with_ids(message, [(call.id, call.name) for call in self._open], self.head)
         if message.role is Role.TOOL:
@@ -174,7 +176,7 @@ class Transcript:
     def _answer(self, result: Message, origin: Origin) -> None:
         call_id = result.tool_call_id or ""
         call = next((call for call in self._open if call.id == call_id), None)
-        closed = self._closed(call_id) if call is None else None
+        closed = self._closed(result, origin) if call is None else None
         if closed is not None:
             self._put_late(result, origin, closed)
             return
@@ -208,14 +210,18 @@ class Transcript:
         keys = {"session": self._branch.session_id, "at": at}
         return self._connection.execute(_SHOWN, keys).first() is not None
 
-    def _closed(self, call_id: str) -> Call | None:
+    def _closed(self, result: Message, origin: Origin) -> Call | None:
         """
-        Return the call of that id if it was closed without a result, None if there is none.
+        Return the call that *result* comes too late for; None if it may have one of its own.
 
         Raises:
-            TranscriptError: it has its result.
+            TranscriptError: that call has its result.
         """
+        call_id = result.tool_call_id or ""
         call, by = self._newest(call_id)
+        if origin is Origin.PROMOTED:
+            here = Call(id=call_id, name=result.name or "tool", position=self.head)
+            return call or (here if self._open else None)
         if call is None or by == Origin.SYNTHETIC:
             return call
         raise TranscriptError(

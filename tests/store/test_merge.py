@@ -72,6 +72,21 @@ def test_a_result_answers_the_open_call_of_the_parent(store, scope, main, append
     check(store)
 
 
+def test_a_second_result_is_handed_back_as_what_it_is(store, scope, main, append, fork):
+    append(call("1"), result("1"))
+    task = fork(main)
+
+    kept = store.messages.merge(scope, task, [say("assistant", "x"), result("1")])
+
+    assert [(one.position, one.origin) for one in kept] == [
+        (3, Origin.PROMOTED),
+        (4, Origin.PROMOTED),
+    ]
+    with pytest.raises(TranscriptError, match="has its result"):
+        append(result("1"))
+    check(store)
+
+
 def test_what_is_handed_back_does_not_close_the_open_call_of_the_parent(
     store, scope, main, append, fork
 ):
@@ -132,8 +147,8 @@ def test_an_ended_parent_leaves_the_branch_open(store, scope, main, fork):
 
 @pytest.mark.parametrize(
     ("message", "error"),
-    [(say("system", "x"), InvalidInputError), (result("1"), TranscriptError)],
-    ids=["system", "second result"],
+    [(say("system", "x"), InvalidInputError), (result(None), TranscriptError)],
+    ids=["system", "result of no call"],
 )
 def test_what_the_parent_cannot_take_leaves_both_as_they_were(  # noqa: PLR0913, PLR0917 - fixtures
     store, scope, main, append, fork, message, error
