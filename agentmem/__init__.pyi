@@ -16,6 +16,7 @@ from agentmem.errors import ConflictError as ConflictError
 from agentmem.errors import ContextOverflowError as ContextOverflowError
 from agentmem.errors import DamagedFileError as DamagedFileError
 from agentmem.errors import DamagedIndexError as DamagedIndexError
+from agentmem.errors import DamagedRowError as DamagedRowError
 from agentmem.errors import DatabaseBusyError as DatabaseBusyError
 from agentmem.errors import DatabaseUrlError as DatabaseUrlError
 from agentmem.errors import DeadlineError as DeadlineError
@@ -47,6 +48,7 @@ from agentmem.types import FinishReason as FinishReason
 from agentmem.types import Form as Form
 from agentmem.types import ImagePart as ImagePart
 from agentmem.types import Message as Message
+from agentmem.types import Origin as Origin
 from agentmem.types import Pin as Pin
 from agentmem.types import Prompt as Prompt
 from agentmem.types import ReasoningPart as ReasoningPart
@@ -74,6 +76,7 @@ __all__ = [
     "ContextOverflowError",
     "DamagedFileError",
     "DamagedIndexError",
+    "DamagedRowError",
     "DatabaseBusyError",
     "DatabaseConfig",
     "DatabaseUrlError",
@@ -95,6 +98,7 @@ __all__ = [
     "Message",
     "ModelLoadError",
     "ModelSummarizer",
+    "Origin",
     "OutOfBlocksError",
     "Pin",
     "PinNotFoundError",

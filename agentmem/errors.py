@@ -14,6 +14,7 @@ Every exception of the package, in one tree.
     │   ├── ReadOnlyDatabaseError            the database was opened for reading only
     │   ├── SessionNotFoundError (LookupError)
     │   ├── PinNotFoundError (LookupError)
+    │   ├── DamagedRowError                  a row of the database cannot be read
     │   └── ConflictError                    somebody else changed the row first
     ├── ContextOverflowError                 pins and current turn do not fit the budget
     ├── RetrievalError
@@ -126,6 +127,51 @@ class PinNotFoundError(StoreError, LookupError):
 
 class ConflictError(StoreError):
     """Somebody else changed the row first; read again and decide again."""
+
+
+class DamagedRowError(StoreError):
+    """
+    A row of the database cannot be read: it was altered from outside, or the file is damaged.
+
+    A message that cannot be read is no such error, but has a stand-in in its place.
+
+    Attributes:
+        table: the kind of row.
+        column: the one that cannot be read, None where it is not known.
+        session: key of the session that it belongs to, as far as it can be told.
+        branch: name of that branch.
+        position: of the message.
+        reason: what is wrong with it.
+    """
+
+    def __init__(  # noqa: PLR0913 - the names of a place
+        self,
+        table: str,
+        *,
+        column: str | None = None,
+        session: str | None = None,
+        branch: str | None = None,
+        position: int | None = None,
+        reason: str = "",
+    ) -> None:
+        self.table = table
+        self.column = column
+        self.session = session
+        self.branch = branch
+        self.position = position
+        self.reason = reason
+        self._branch_id: int | None = None
+        self._session_id: int | None = None
+        places = {"session": session, "branch": branch, "position": position}
+        where = ", ".join(
+            f"{name} {value!r}" for name, value in places.items() if value is not None
+        )
+        what = "a row" if column is None else f"the column {column!r} of a row"
+        of_what = f"{what} of {table!r}{f' ({where})' if where else ''}"
+        super().__init__(
+            f"{of_what} cannot be read: {reason}; restore the database from a backup or an export, "
+            "or delete the session, which always works"
+        )
 
 
 class ContextOverflowError(AgentMemError):

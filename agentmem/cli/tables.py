@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
+from agentmem.context import Imbalance
 from agentmem.memory import Audit
 from agentmem.protocols import Hit, RecallStatus
 from agentmem.store import StaleSession
@@ -165,7 +166,7 @@ def audit_table(audits: Iterable[Audit]) -> Table:
     table = Table("branch", "messages", "prompts", "records", "result")
     for audit in audits:
         problems = "; ".join(
-            f"prompt {found.assembly_id}: {span.first}-{span.last} {found.problem}"
+            f"{_subject(found)}: {span.first}-{span.last} {found.problem}"
             for found in audit.problems
             for span in found.spans
         )
@@ -188,3 +189,7 @@ def destinations(records: Iterable[TruncationRecord]) -> str:
     """Count records by where their messages went; "summary" stands for any."""
     counted = Counter(f"{r.rule} → {r.destination.partition(' ')[0]}" for r in records)
     return ", ".join(f"{num} {what}" for what, num in sorted(counted.items())) or "none"
+
+
+def _subject(found: Imbalance) -> str:
+    return "messages" if found.assembly_id is None else f"prompt {found.assembly_id}"

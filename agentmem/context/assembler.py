@@ -5,7 +5,7 @@ Pins, summaries, the recent window, what was recalled, the current turn: from mo
 It decides and accounts; it reads and writes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +27,7 @@ from agentmem.protocols import Hit, TokenCounter, default_system
 from agentmem.types import (
     BranchId,
     Break,
+    Origin,
     Pin,
     Prompt,
     Reuse,
@@ -223,7 +224,7 @@ class Assembler:
             reply=self._budget.reply,
             fingerprint=self._renderer.fingerprint,
             default_system=default_system(self._counter),
-            warnings=self._warnings(view.pins),
+            warnings=(*self._warnings(view.pins), *_damage(draft.loaded.values())),
         )
 
     def _reuse(
@@ -300,3 +301,13 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
         summaries = folder.fold(branch_id, summaries, run)
     # Those that stay as they are become this branch's too: the other may never have logged them.
     return [replace(summary, branch_id=branch_id) for summary in summaries]
+
+
+def _damage(messages: Iterable[StoredMessage]) -> Iterator[str]:
+    """Name the messages of which only a stand-in is left."""
+    for stored in messages:
+        if stored.origin is Origin.DAMAGED:
+            yield (
+                f"message {stored.position} is damaged and cannot be read: restore the database, "
+                f"or delete it with delete_message({stored.position})"
+            )

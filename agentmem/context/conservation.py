@@ -14,9 +14,11 @@ from agentmem.types import AssemblyId, AssemblyInfo, Form, Span, Tier, Truncatio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """Positions of an assembly that are not accounted for, or twice."""
+    """Positions of an assembly that are not accounted for, or twice; or that cannot be read."""
 
-    assembly_id: AssemblyId
+    assembly_id: AssemblyId | None
+    """None for what is wrong with the messages themselves."""
+
     spans: tuple[Span, ...]
     problem: str
 

@@ -76,7 +76,7 @@ def passages_of_messages(
     days are those of the time zone that the messages are in.
     """
     for stored in messages:
-        if stored.origin in (Origin.DELETED, Origin.SYNTHETIC):
+        if stored.origin in (Origin.DELETED, Origin.DAMAGED, Origin.SYNTHETIC):
             continue
         message = stored.message
         calls = "".join(f"(calls {call.name} {call.arguments}) " for call in message.tool_calls)

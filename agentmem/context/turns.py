@@ -90,7 +90,7 @@ def is_answer(stored: StoredMessage) -> bool:
     """Whether *stored* is an answer to a turn, and not a step on the way to one."""
     message = stored.message
     is_said = (
-        stored.origin in (Origin.SAID, Origin.CUT, Origin.DELETED)
+        stored.origin in (Origin.SAID, Origin.CUT, Origin.DELETED, Origin.DAMAGED)
         and message.role is Role.ASSISTANT
     )
     return is_said and not message.tool_calls and not message.is_blank

@@ -44,7 +44,7 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
             return
         # What was broken off is answered anew, as is what has a deleted answer; no word has
         # answered nothing.
-        if not stored.message.is_blank and origin is not Origin.PARTIAL:
+        if not stored.message.is_blank and origin not in (Origin.PARTIAL, Origin.DAMAGED):
             raise TranscriptError(
                 f"message {stored.position} has answered what was said last: say something with "
                 "reply(text), or have another answer with session.regenerate()"

@@ -173,9 +173,10 @@ class Memory:
         Raises:
             SessionNotFoundError: there is none.
         """
-        session = self.find(key, user=user)
-        gone = self._store.deletion.session(session.info.scope, session.info.id)
-        self._runtime(session.info.scope).forget_cached(gone.messages)
+        scope = Scope(namespace=self._namespace, user=user)
+        # Of a damaged session nothing else may be readable; it can be deleted all the same.
+        gone = self._store.deletion.session(scope, self._store.sessions.find_id(scope, key))
+        self._runtime(scope).forget_cached(gone.messages)
 
     def delete_user(self, user: str) -> int:
         """Delete all sessions and pins of *user*, for good; tell how many sessions it were."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentmem.context import Imbalance, check_conservation
-from agentmem.errors import InvalidInputError
+from agentmem.errors import DamagedRowError, InvalidInputError
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import pin_scope_of
 from agentmem.memory.recalling import checked_query, search
@@ -16,13 +16,23 @@ from agentmem.types import (
     BranchId,
     BranchInfo,
     Discrepancy,
+    Origin,
     Pin,
     PinScope,
+    Span,
     StoredMessage,
     Summary,
     TruncationRecord,
 )
 from agentmem.types.fields import Checked
+
+_PAGE = 500
+"""Messages in one read when all are looked at."""
+
+
+def _damage(position: int, problem: str) -> Imbalance:
+    span = Span(first=position, last=position, tier=None)
+    return Imbalance(assembly_id=None, spans=(span,), problem=problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,20 +153,25 @@ class History:
         """
         Check the log of this branch, and what is stored of its session; empty is good.
 
-        Every message of every prompt is shown or on record. Positions are dense, forks, heads and
-        counts agree, and each message is what was stored behind the one before it. With
-        *integrity* the hash chain of each branch is followed from its beginning too, with what
-        was deleted and what was pinned. That finds every change but one by a writer who makes the
-        whole chain anew, or puts back an older database as a whole: a *head* from before, kept
-        elsewhere, finds those, with its *key* if it was made with one.
+        Every message of every prompt is shown or on record, and no row is damaged so that it cannot
+        be read. Positions are dense, forks, heads and counts agree, and each message is what was
+        stored behind the one before it. With *integrity* the hash chain of each branch is followed
+        from its beginning too, with what was deleted and what was pinned. That finds every change
+        but one by a writer who makes the whole chain anew, or puts back an older database as a
+        whole: a *head* from before, kept elsewhere, finds those, with its *key* if it was made with
+        one.
 
         Raises:
             InvalidInputError: *head* is no head, or does not go with *key*.
         """
-        discrepancies = self._store.heads.verify(
-            self._scope, self.branch.session_id, integrity=integrity, head=head, key=key
-        )
-        return (*self.audit_branch().problems, *discrepancies)
+        problems = self.audit_branch().problems
+        try:
+            discrepancies = self._store.heads.verify(
+                self._scope, self.branch.session_id, integrity=integrity, head=head, key=key
+            )
+        except DamagedRowError as error:
+            return (*problems, _damage(0, str(error)))
+        return (*problems, *discrepancies)
 
     def head(self, *, key: str | None = None) -> str:
         """
@@ -171,16 +186,30 @@ class History:
         return self._store.heads.head(self._scope, self.branch.session_id, key=key)
 
     def audit_branch(self) -> Audit:
-        """Check the log of this branch, and tell how much there was to check."""
-        assemblies, records = self.assemblies(), self.truncations()
+        """Check this branch, its messages and its log, and tell how much there was to check."""
+        damages = self._damages()
+        try:
+            assemblies, records = self.assemblies(), self.truncations()
+        except DamagedRowError as error:
+            # What of the log can be read does not balance without what cannot.
+            assemblies, records, damages = (), (), [*damages, _damage(0, str(error))]
         keys = {span.source for a in assemblies for span in a.layout if span.source is not None}
         known = self._store.ledger.known_summaries(self._scope, self._branch_id, sorted(keys))
         return Audit(
             branch=self.branch,
             num_assemblies=len(assemblies),
             num_records=len(records),
-            problems=check_conservation(assemblies, records, known),
+            problems=(*damages, *check_conservation(assemblies, records, known)),
         )
+
+    def _damages(self) -> list[Imbalance]:
+        """Find the messages that cannot be read, a page at a time."""
+        found = []
+        for first in range(1, self.branch.head + 1, _PAGE):
+            page = self.messages(first, first + _PAGE - 1)
+            positions = (one.position for one in page if one.origin is Origin.DAMAGED)
+            found += [_damage(position, "damaged and cannot be read") for position in positions]
+        return found
 
     apins = in_thread(pins)
     amessages = in_thread(messages)

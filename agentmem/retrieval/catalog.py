@@ -74,7 +74,7 @@ def entry_of(
     only for what a `Catalog` takes up.
     """
     message = stored.message
-    if stored.origin in (Origin.SYNTHETIC, Origin.DELETED):
+    if stored.origin in (Origin.SYNTHETIC, Origin.DELETED, Origin.DAMAGED):
         return None
     texts = [
         without_data(part.text)

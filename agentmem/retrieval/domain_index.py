@@ -232,6 +232,9 @@ class DomainIndex:
             self._add([entry for entry in found if entry is not None])
             self._branches[extent.branch_id] = replace(extent, head=last)
             yield last - start + 1
+            if not page:
+                # Positions are dense: a head that is far behind the last message is damaged.
+                break
 
     def _add(self, entries: Sequence[Entry]) -> None:
         rows = self.catalog.add(entries)

@@ -18,7 +18,7 @@ from typing import Final
 from agentmem.protocols import Archive
 from agentmem.retrieval.embedding import Embedder
 from agentmem.retrieval.passages import embed_messages
-from agentmem.types import MessageId, StoredMessage
+from agentmem.types import MessageId, Origin, StoredMessage
 
 PAGE: Final = 32
 """Messages that are embedded and stored together."""
@@ -236,7 +236,9 @@ class Worker:
         return MessageId(end)
 
     def _embed(self, page: Sequence[StoredMessage]) -> None:
-        wanted = [stored for stored in page if stored.id not in self.set_aside]
+        # What cannot be read is not embedded either, and not settled: it may be restored.
+        readable = (stored for stored in page if stored.origin is not Origin.DAMAGED)
+        wanted = [stored for stored in readable if stored.id not in self.set_aside]
         for pause_s in _RETRY_AFTER_S:
             try:
                 self._store(wanted)

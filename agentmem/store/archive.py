@@ -2,26 +2,30 @@
 
 import fcntl
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, exists, select
 
-from agentmem.errors import IndexFileError, InvalidInputError
+from agentmem.errors import DamagedRowError, IndexFileError, InvalidInputError
 from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain, Embedding, Extent
+from agentmem.store.branches import is_whole_branch
 from agentmem.store.codec import decode
 from agentmem.store.engine import Database
 from agentmem.store.pg_vectors import PgVectors
-from agentmem.store.schema import AnySelect, BranchRow, MessageRow, OwnerRow, SessionRow
+from agentmem.store.schema import AnyRow, AnySelect, BranchRow, MessageRow, OwnerRow, SessionRow
 from agentmem.store.schema_derived import EmbedderRow, EmbeddingRow
 from agentmem.store.scoping import check_id, check_position, is_owner, owner_digest
 from agentmem.store.sessions import insert_unless_there
+from agentmem.store.stand_ins import read_all
 from agentmem.types import BranchId, MessageId, Origin, SessionId, StoredMessage
 
 _CHUNK: Final = 500
 """Ids in one statement: SQLite bounds how many parameters one may have."""
 
 _BYTES_PER_FLOAT: Final = 4
+_NO_VECTOR: Final = b"\0"
 
 _SAYS_SOMETHING: Final = MessageRow.origin != Origin.DELETED.value
 _OWNED: Final = and_(OwnerRow.id == SessionRow.owner_id, is_owner())
@@ -142,16 +146,8 @@ class StoreArchive:
         if domain.session_id is not None:
             statement = statement.where(SessionRow.id == check_id("session", domain.session_id))
         rows = self._database.read(lambda connection: connection.execute(statement, keys).all())
-        return tuple(
-            Extent(
-                session_id=SessionId(row.session_id),
-                branch_id=BranchId(row.id),
-                parent=None if row.parent_id is None else BranchId(row.parent_id),
-                forked_at=row.forked_at,
-                head=row.head,
-            )
-            for row in rows
-        )
+        # One that cannot be read takes nothing of the others with it.
+        return tuple(_extent(row) for row in rows if is_whole_branch(row))
 
     def read(
         self, domain: Domain, branch_id: BranchId, first: int, last: int
@@ -163,16 +159,14 @@ class StoreArchive:
             "from": check_position("first", first),
             "to": check_position("last", last),
         }
-        statement = _within(_RANGE, domain)
-        rows = self._database.read(lambda connection: connection.execute(statement, keys).all())
-        return tuple(decode(row) for row in rows)
+        return self._read(_within(_RANGE, domain), keys)
 
     def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> tuple[StoredMessage, ...]:
         """Give those of *message_ids* that are of *domain* and say something, by their ids."""
         rows = self._in_chunks(
             _within(_BY_ID, domain), message_ids, owner=owner_digest(domain.scope)
         )
-        return tuple(sorted(map(decode, rows), key=lambda stored: stored.id))
+        return tuple(sorted(_readable(rows), key=lambda stored: stored.id))
 
     def embeddings(
         self, fingerprint: str, message_ids: Sequence[MessageId]
@@ -184,9 +178,11 @@ class StoreArchive:
                 message_id=MessageId(row.message_id),
                 first=row.first,
                 last=row.last,
-                vector=bytes(row.vector),
+                # What is no vector is given as one that nothing can be compared with.
+                vector=row.vector if isinstance(row.vector, bytes) else _NO_VECTOR,
             )
             for row in rows
+            if isinstance(row.first, int) and isinstance(row.last, int)
         )
 
     def add_embeddings(self, fingerprint: str, embeddings: Sequence[Embedding]) -> None:
@@ -243,8 +239,7 @@ class StoreArchive:
             "after": after,
             "limit": limit,
         }
-        rows = self._database.read(lambda connection: connection.execute(_NOT_EMBEDDED, keys).all())
-        return tuple(decode(row) for row in rows)
+        return self._read(_NOT_EMBEDDED, keys)
 
     def table(self, fingerprint: str, dimension: int) -> PgVectors | None:
         """Give the vectors of that embedder as a table; None where the database has no such."""
@@ -252,6 +247,14 @@ class StoreArchive:
             return None
         return PgVectors.open(
             self._database, lambda connection: _embedder(connection, fingerprint), dimension
+        )
+
+    def _read(self, statement: AnySelect, keys: dict[str, Any]) -> tuple[StoredMessage, ...]:
+        """Read messages, with a stand-in for each that cannot be read."""
+        return self._database.read(
+            lambda connection: tuple(
+                read_all(connection, connection.execute(statement, keys).all(), decode)
+            )
         )
 
     def _in_chunks(self, statement: AnySelect, ids: Sequence[int], **keys: object) -> list[Any]:
@@ -262,6 +265,23 @@ class StoreArchive:
             return rows
 
         return self._database.read(work) if ids else []
+
+
+def _extent(row: AnyRow) -> Extent:
+    return Extent(
+        session_id=SessionId(row.session_id),
+        branch_id=BranchId(row.id),
+        parent=None if row.parent_id is None else BranchId(row.parent_id),
+        forked_at=row.forked_at,
+        head=row.head,
+    )
+
+
+def _readable(rows: Sequence[AnyRow]) -> Iterator[StoredMessage]:
+    """Leave out what cannot be read: it says nothing any more."""
+    for row in rows:
+        with suppress(DamagedRowError):
+            yield decode(row)
 
 
 def _within(statement: AnySelect, domain: Domain) -> AnySelect:

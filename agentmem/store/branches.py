@@ -16,6 +16,7 @@ from sqlalchemy import (
 )
 
 from agentmem.errors import ConflictError
+from agentmem.store.damage import check_row, damaged
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_id, is_owner, not_found, owner_digest
 from agentmem.types import BranchId, BranchInfo, BranchState, Inherit, Scope, SessionId
@@ -45,7 +46,9 @@ _UP: Final = (
 )
 _CHAIN: Final = _UP.union_all(
     select(BranchRow.id, BranchRow.parent_id, _UP.c.depth + 1).join(
-        _UP, BranchRow.id == _UP.c.parent_id
+        # A branch is younger than its parent. A row that says otherwise would make this endless.
+        _UP,
+        (BranchRow.id == _UP.c.parent_id) & (BranchRow.id < _UP.c.id),
     )
 )
 _ANCESTORS: Final = _ANY.join(_CHAIN, _CHAIN.c.id == BranchRow.id).order_by(_CHAIN.c.depth)
@@ -80,6 +83,9 @@ _LATEST_OF: Final = select(func.max(BranchRow.updated_at)).where(
     BranchRow.id.in_(bindparam("branches", expanding=True))
 )
 
+_STATES: Final = frozenset(BranchState)
+_INHERITS: Final = frozenset(Inherit)
+
 REMEMBERED: Final = "agentmem_branches"
 """
 Execution option of a connection: a dict of the branches that were read on it.
@@ -107,6 +113,7 @@ def find_branch(
     ).one_or_none()
     if row is None:
         raise not_found("branch", branch_id, scope)
+    check_branch(row)
     remembered[scope, branch_id] = row
     return row
 
@@ -140,12 +147,15 @@ def hand_up_age(connection: Connection, branch_id: int, doomed: Sequence[int]) -
         connection.execute(_TOUCH, {"branch": branch_id, "moment": moment})
 
 
-def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -> list[AnyRow]:
+def find_branches(
+    connection: Connection, scope: Scope, session_id: SessionId, *, is_checked: bool = True
+) -> list[AnyRow]:
     """
     Read all branches of a session, oldest first.
 
     Raises:
         SessionNotFoundError: no such session of this scope.
+        DamagedRowError: one cannot be read, unless it is not to be checked.
     """
     check_id("session", session_id)
     rows = connection.execute(
@@ -153,6 +163,8 @@ def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -
     ).all()
     if not rows:
         raise not_found("session", session_id, scope)
+    for row in rows if is_checked else ():
+        check_branch(row)
     return list(rows)
 
 
@@ -181,8 +193,41 @@ def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:
     known: Sequence[AnyRow] | None = remembered.get(branch.parent_id)
     if known is None:
         known = connection.execute(_ANCESTORS, {"branch": branch.parent_id}).all()
+        for row in known:
+            check_branch(row)
+        if not known or known[-1].parent_id is not None:
+            raise damaged("branch", branch, "parent_id", "the branch that it names is not there")
+        if any(row.session_id != branch.session_id for row in known):
+            raise damaged("branch", branch, "parent_id", "that branch is of another session")
         remembered[branch.parent_id] = known
     return known
+
+
+def check_branch(row: AnyRow) -> None:
+    """
+    Check that a row of a branch can be read, and that its numbers can be those of one.
+
+    Raises:
+        DamagedRowError: they cannot.
+    """
+    check_row("branch", row)
+    if row.parent_id is not None and row.parent_id >= row.id:
+        raise damaged("branch", row, "parent_id", f"{row.parent_id} is no older branch")
+    if not 0 <= row.forked_at <= row.head:
+        raise damaged("branch", row, "head", f"{row.forked_at} to {row.head} is no range")
+    if row.open_calls < 0:
+        raise damaged("branch", row, "open_calls", f"{row.open_calls} is no number of calls")
+    if row.state not in _STATES:
+        raise damaged("branch", row, "state", f"{row.state!r:.80} is no state")
+    if row.inherit not in _INHERITS:
+        raise damaged("branch", row, "inherit", f"{row.inherit!r:.80} is nothing to inherit")
+
+
+def is_whole_branch(row: AnyRow) -> bool:
+    """Whether what was read of a branch's place can be that of one."""
+    numbers = (row.id, row.session_id, row.forked_at, row.head)
+    is_whole = all(type(one) is int for one in numbers) and type(row.parent_id) in {int, type(None)}
+    return is_whole and 0 <= row.forked_at <= row.head
 
 
 def is_line(row: AnyRow) -> bool:

@@ -7,7 +7,8 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from agentmem.errors import InvalidInputError, StoreError
+from agentmem.errors import InvalidInputError
+from agentmem.store.damage import UNREADABLE, check_row, damaged
 from agentmem.store.schema import AnyRow
 from agentmem.types import (
     BranchId,
@@ -58,11 +59,12 @@ def encode(message: Message) -> dict[str, Any]:
 
 def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> StoredMessage:
     """
-    Give the message of a row.
+    Return the message of a row.
 
     Raises:
-        StoreError: the row does not hold a message; it is never skipped.
+        DamagedRowError: the row does not hold a message.
     """
+    check_row("message", row)
     try:
         parts = json.loads(row.parts)
         is_last = bool(parts) and parts[-1]["type"] == _EXTRA
@@ -78,8 +80,10 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
         )
         _refuse_unnamed(message)
         origin = Origin(row.origin)
-    except (ValueError, TypeError, KeyError, struct.error) as error:
-        raise StoreError(f"the row of message {row.id} is damaged: {error}") from error
+        if row.position < 1:
+            raise ValueError(f"there is no position {row.position}")
+    except UNREADABLE as error:
+        raise damaged("message", row, None, f"{type(error).__name__}: {error}") from error
     return StoredMessage(
         id=MessageId(row.id),
         branch_id=branch_id or BranchId(row.branch_id),
@@ -105,11 +109,13 @@ class Decoder:
 
     def __call__(self, row: AnyRow) -> StoredMessage:
         """
-        Give the message of a row.
+        Return the message of a row.
 
         Raises:
-            StoreError: the row does not hold a message; it is never skipped.
+            DamagedRowError: the row does not hold a message.
         """
+        if not isinstance(row.parts, str) or not isinstance(row.tool_calls, str | None):
+            return decode(row)
         # What a provider wants back may be changed by the caller, who then must not share it.
         is_shared = len(row.parts) <= _MAX_CHARS and not _has_extra(row)
         return self._decoded(row) if is_shared else decode(row)

@@ -6,15 +6,17 @@ recycling of its log, which are the server's business.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, cast, delete, insert, or_, select, update
 
 from agentmem.errors import InvalidInputError
 from agentmem.store.branches import find_branch, find_branches, hand_up_age, lineage
 from agentmem.store.chain import add_event, message_digest
 from agentmem.store.codec import decode, encode
+from agentmem.store.damage import UNREADABLE
 from agentmem.store.engine import Database
 from agentmem.store.pin_chain import digests_of, made_from, note_pins
 from agentmem.store.pin_rows import lock_pins
@@ -29,6 +31,7 @@ from agentmem.store.schema import (
 )
 from agentmem.store.schema_derived import EmbeddingRow, SummaryRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
+from agentmem.store.stand_ins import read_all
 from agentmem.types import (
     BranchId,
     Message,
@@ -135,16 +138,13 @@ class Deletion:
                 raise not_found(f"message at position {position} of branch", branch_id, scope)
             line = lineage(connection, branch)
             holder = next(holder.id for holder, start, _ in line if position >= start)
-            place = (MessageRow.branch_id == holder, MessageRow.position == position)
-            row = connection.execute(select(MessageRow.__table__).where(*place)).one()
-            emptied = {**encode(_emptied(decode(row).message)), "origin": Origin.DELETED.value}
-            _empty(connection, row, emptied)
+            row_id = _empty(connection, holder, position)
             keys = {"session": branch.session_id, "place": position}
             connection.execute(_FORGET_SUMMARIES, keys)
             _forget_pinned(connection, holder, position)
             # Whoever was storing a vector of it has done so, or will find it without content.
-            connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row.id))
-            return Deleted(messages=(MessageId(row.id),))
+            connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row_id))
+            return Deleted(messages=(MessageId(row_id),))
 
         return self._finish(work)
 
@@ -215,7 +215,7 @@ class Deletion:
         """
 
         def work(connection: Connection) -> Deleted:
-            find_branches(connection, scope, session_id)
+            find_branches(connection, scope, session_id, is_checked=False)
             return delete_sessions(connection, [session_id])
 
         return self._finish(work)
@@ -238,10 +238,41 @@ class Deletion:
         return result
 
 
-def _empty(connection: Connection, row: AnyRow, emptied: dict[str, Any]) -> None:
+def _empty(connection: Connection, branch_id: int, position: int) -> int:
+    """
+    Take what a message says out of its row, be it readable or not, and return the row's id.
+
+    Of one that is missing there may be a row whose position is none: its text goes too.
+    """
+    place = (MessageRow.branch_id == branch_id, MessageRow.position == position)
+    rows = connection.execute(select(MessageRow.__table__).where(*place)).all()
+    dense = (branch_id, position, position)
+    (stored,) = read_all(connection, rows, decode, dense)
+    emptied = {**encode(_emptied(stored.message)), "origin": Origin.DELETED.value}
+    if stored.origin is Origin.DAMAGED:
+        emptied |= {"created_at": stored.created_at, "stored_at": None}
+    if rows:
+        _write_emptied(connection, rows[0], emptied)
+        return stored.id
+    head = select(BranchRow.head).where(BranchRow.id == branch_id).scalar_subquery()
+    place_of = MessageRow.position
+    # SQLite may hold a fraction.
+    is_nowhere = or_(place_of < 1, place_of > head, place_of != cast(place_of, place_of.type))
+    connection.execute(delete(MessageRow).where(MessageRow.branch_id == branch_id, is_nowhere))
+    added = insert(MessageRow).values(branch_id=branch_id, position=position, **emptied)
+    return int(connection.execute(added.returning(MessageRow.id)).scalar_one())
+
+
+def _write_emptied(connection: Connection, row: AnyRow, emptied: dict[str, Any]) -> None:
     """Write what is left of a message; the hash of what it said stays, the nonce goes with it."""
     columns = row._asdict()
-    sealed = row.sealed if row.sealed is not None else message_digest(row.nonce, columns)
+    sealed = row.sealed
+    if not isinstance(sealed, bytes):
+        # Of a row that cannot be read there may be no hash; what is left of it has one.
+        with suppress(*UNREADABLE):
+            sealed = message_digest(row.nonce, columns)
+        if not isinstance(sealed, bytes):
+            sealed = message_digest(None, {**columns, **emptied})
     gone = {**emptied, "nonce": None, "sealed": sealed}
     connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**gone))
     left = message_digest(None, {**columns, **emptied}).hex()

@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from agentmem.config import DatabaseConfig
 from agentmem.errors import DatabaseUrlError, ReadOnlyDatabaseError, StoreError
 from agentmem.machine.forks import hold_in_fork
+from agentmem.store.damage import guarded
 from agentmem.store.failures import is_transient, is_unprepared, one_line, translated
 from agentmem.store.file_identity import FileIdentity
 from agentmem.store.postgres import PostgresSetup
@@ -288,7 +289,7 @@ class Database:
                 watched.check(connection.info)
             transaction = connection.begin()
             try:
-                result = work(connection)
+                result = guarded(connection, work)
             except BaseException:
                 transaction.rollback()
                 raise

@@ -1,18 +1,25 @@
 """The log of prompts: what each one held, and what it left out."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from agentmem.errors import ConflictError, InvalidInputError
+from agentmem.errors import ConflictError, DamagedRowError, InvalidInputError
 from agentmem.store.branches import find_branch, find_branches
 from agentmem.store.engine import Database
-from agentmem.store.ledger_codec import encode_prompt, encode_records, to_info, to_records
-from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, TruncationRow
+from agentmem.store.ledger_codec import (
+    encode_prompt,
+    encode_records,
+    is_whole,
+    to_info,
+    to_records,
+)
+from agentmem.store.schema import AnySelect, AssemblyRow, BranchRow, TruncationRow
 from agentmem.store.summaries import (
     Sources,
     add_summaries,
@@ -33,7 +40,7 @@ from agentmem.types import (
     check_text,
 )
 
-_LAST: Final = (
+_LAST: Final[AnySelect] = (
     select(AssemblyRow.__table__)
     .where(
         AssemblyRow.branch_id == bindparam("branch"),
@@ -46,7 +53,7 @@ _LAST: Final = (
     .limit(1)
 )
 _LAST_ID: Final = _LAST.with_only_columns(AssemblyRow.id)
-_NEWEST: Final = (
+_NEWEST: Final[AnySelect] = (
     select(AssemblyRow.__table__)
     .where(AssemblyRow.branch_id == bindparam("branch"))
     .order_by(AssemblyRow.id.desc())
@@ -149,8 +156,9 @@ class Ledger:
         up_to: int | None = None,
     ) -> AssemblyInfo | None:
         """
-        Give the newest prompt of a branch under that budget and counter, None if there is none.
+        Return the newest prompt of a branch under that budget and counter, None if there is none.
 
+        One whose row cannot be read is passed over: its window goes on from the one before.
         With *up_to*, the newest one that was assembled when the branch had no more messages.
 
         Raises:
@@ -163,12 +171,11 @@ class Ledger:
             "up_to": _ANY_HEAD if up_to is None else up_to,
         }
 
-        def work(connection: Connection) -> AnyRow | None:
+        def work(connection: Connection) -> AssemblyInfo | None:
             find_branch(connection, scope, branch_id)
-            return connection.execute(_LAST, {"branch": branch_id, **keys}).one_or_none()
+            return _newest_whole(connection, _LAST, {"branch": branch_id, **keys})
 
-        row = self._database.read(work)
-        return None if row is None else to_info(row)
+        return self._database.read(work)
 
     def newest(self, scope: Scope, branch_id: BranchId) -> AssemblyInfo | None:
         """
@@ -178,12 +185,11 @@ class Ledger:
             SessionNotFoundError: no such branch of this scope.
         """
 
-        def work(connection: Connection) -> AnyRow | None:
+        def work(connection: Connection) -> AssemblyInfo | None:
             find_branch(connection, scope, branch_id)
-            return connection.execute(_NEWEST, {"branch": branch_id}).one_or_none()
+            return _newest_whole(connection, _NEWEST, {"branch": branch_id})
 
-        row = self._database.read(work)
-        return None if row is None else to_info(row)
+        return self._database.read(work)
 
     def summaries(
         self, scope: Scope, branch_id: BranchId, keys: Sequence[str] | None = None
@@ -234,11 +240,11 @@ class Ledger:
         statement = _OF_SESSION if branch_id is None else _OF_BRANCH
         keys = {"session": session_id} | ({} if branch_id is None else {"branch": branch_id})
 
-        def work(connection: Connection) -> Sequence[AnyRow]:
+        def work(connection: Connection) -> tuple[AssemblyInfo, ...]:
             find_branches(connection, scope, session_id)
-            return connection.execute(statement, keys).all()
+            return tuple(map(to_info, connection.execute(statement, keys)))
 
-        return tuple(to_info(row) for row in self._database.read(work))
+        return self._database.read(work)
 
     def truncations(
         self, scope: Scope, session_id: SessionId, *, branch_id: BranchId | None = None
@@ -252,11 +258,12 @@ class Ledger:
         statement = _TRUNCATIONS if branch_id is None else _TRUNCATIONS_OF_BRANCH
         keys = {"session": session_id} | ({} if branch_id is None else {"branch": branch_id})
 
-        def work(connection: Connection) -> Sequence[AnyRow]:
+        def work(connection: Connection) -> tuple[TruncationRecord, ...]:
             find_branches(connection, scope, session_id)
-            return connection.execute(statement, keys).all()
+            rows = connection.execute(statement, keys)
+            return tuple(record for row in rows for record in to_records(row))
 
-        records = [record for row in self._database.read(work) for record in to_records(row)]
+        records = self._database.read(work)
         return tuple(sorted(records, key=lambda record: (record.assembly_id or 0, record.first)))
 
 
@@ -268,6 +275,20 @@ def _numbered(prompt: Prompt, assembly_id: AssemblyId, now: datetime) -> Prompt:
     return replace(prompt, assembly_id=assembly_id, truncations=records)
 
 
+def _newest_whole(
+    connection: Connection, statement: AnySelect, keys: dict[str, Any]
+) -> AssemblyInfo | None:
+    """Read the first row that can be read, of those that *statement* begins with."""
+    for limit in (1, None):
+        rows = connection.execute(statement.limit(limit) if limit is None else statement, keys)
+        for row in rows:
+            with suppress(DamagedRowError):
+                info = to_info(row)
+                if is_whole(info):
+                    return info
+    return None
+
+
 def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | None) -> None:
     keys = {
         "branch": prompt.branch_id,
@@ -277,6 +298,10 @@ def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | Non
         "up_to": _ANY_HEAD,
     }
     found = connection.execute(_LAST_ID, keys).scalar_one_or_none()
+    if found != after:
+        # Those that cannot be read are passed over, as by whoever read the log.
+        whole = _newest_whole(connection, _LAST, keys)
+        found = None if whole is None else whole.id
     if found != after:
         raise ConflictError(
             f"the log of branch {prompt.branch_id} ends with prompt {found}, not {after}: "

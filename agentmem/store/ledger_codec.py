@@ -13,6 +13,7 @@ from agentmem.store.compact_log import (
     encode_layout,
     encode_ranges,
 )
+from agentmem.store.damage import reading
 from agentmem.store.schema import AnyRow
 from agentmem.types import (
     AssemblyId,
@@ -98,6 +99,7 @@ def _encode_alike(records: Sequence[TruncationRecord], assembly_id: int) -> dict
     }
 
 
+@reading("assembly")
 def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
     """Read a row of the log of prompts."""
     tokens = json.loads(row.tokens_by_tier)
@@ -146,6 +148,21 @@ def check_info(info: AssemblyInfo) -> None:
             raise TypeError(f"{cell!r:.50} is no {kind.__name__}")
 
 
+def is_whole(info: AssemblyInfo) -> bool:
+    """Whether a layout has each message once, so that a window can go on from it."""
+    try:
+        check_info(info)
+    except TypeError:
+        return False
+    spans = sorted(info.layout, key=lambda span: span.first)
+    ends = [0, *(span.last for span in spans)]
+    is_dense = all(
+        span.first == end + 1 <= span.last for span, end in zip(spans, ends, strict=False)
+    )
+    return is_dense and ends[-1] <= info.head
+
+
+@reading("truncation")
 def to_records(row: AnyRow | SimpleNamespace) -> tuple[TruncationRecord, ...]:
     """Read the truncation records of a row, with their prompt's branch and time."""
     whole = [(row.first, row.last, row.num_tokens)]

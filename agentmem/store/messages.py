@@ -16,6 +16,7 @@ from agentmem.store.codec import Decoder, decode, encode, to_json
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
 from agentmem.store.scoping import check_moment, check_position
+from agentmem.store.stand_ins import read_all
 from agentmem.types import (
     BranchId,
     BranchState,
@@ -225,7 +226,8 @@ class Messages:
         Give the messages *first* to *last* (both included) of a branch's view, in order.
 
         Up to the fork they are its ancestors', each with the branch that holds it. Positions that
-        do not exist are left out.
+        do not exist are left out. A message that cannot be read has a stand-in in its place, of
+        the origin ``Origin.DAMAGED``.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -283,18 +285,20 @@ class Messages:
         lowest = max(1, min(first, _MAX_POSITION))
         highest = None if last is None else max(0, min(last, _MAX_POSITION))
 
-        def work(connection: Connection) -> list[AnyRow]:
+        def work(connection: Connection) -> list[StoredMessage]:
             branch = find_branch(connection, scope, branch_id)
-            pieces: list[AnyRow] = []
+            pieces: list[StoredMessage] = []
             for holder, start, stop in lineage(connection, branch, highest):
                 bounds = {"branch": holder.id, "from": max(start, lowest), "to": stop}
                 if bounds["from"] <= stop:
-                    pieces[:0] = connection.execute(statement, bounds).all()
+                    rows = connection.execute(statement, bounds).all()
+                    dense = (holder.id, bounds["from"], stop) if statement is _RANGE else None
+                    pieces[:0] = read_all(connection, rows, self.decoder, dense)
                 if start <= lowest:
                     break
             return pieces
 
-        return tuple(map(self.decoder, self._database.read(work)))
+        return tuple(self._database.read(work))
 
 
 def _refuse_system(messages: Sequence[Message]) -> None:
@@ -351,7 +355,8 @@ def _as_appended(
             f"{found.first} to {found.last}): take a new key for new content"
         )
     bounds = {"branch": holder.id, "from": found.first, "to": found.last}
-    return tuple(decode(row) for row in connection.execute(_RANGE, bounds))
+    dense = (int(holder.id), int(found.first), int(found.last))
+    return tuple(read_all(connection, connection.execute(_RANGE, bounds).all(), decode, dense))
 
 
 def append_legal(  # noqa: PLR0913 - the fields of a message

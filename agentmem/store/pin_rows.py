@@ -8,6 +8,7 @@ from sqlalchemy.orm import aliased
 
 from agentmem.errors import ConflictError, PinNotFoundError
 from agentmem.store.branches import find_branch, is_line, lineage
+from agentmem.store.damage import reading
 from agentmem.store.pin_chain import lock_main
 from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
 from agentmem.types import BranchId, Pin, PinScope, Scope
@@ -180,6 +181,7 @@ def expect_version(found: AnyRow | None, key: str, expected_version: int | None)
         )
 
 
+@reading("pin_version")
 def to_pin(row: AnyRow) -> Pin:
     """Give the value of a row."""
     return Pin(

@@ -267,7 +267,7 @@ class Pins:
                 return seen, list(connection.execute(_VISIBLE_ON_MAIN, targets).all())
             return seen, list(connection.execute(_VISIBLE, targets).all())
 
-        return _chosen(*self._database.read(work))
+        return self._database.read(lambda connection: _chosen(*work(connection)))
 
     def history(
         self,
@@ -288,12 +288,12 @@ class Pins:
         """
         check_name("pin key", key)
 
-        def work(connection: Connection) -> list[AnyRow]:
+        def work(connection: Connection) -> tuple[Pin, ...]:
             every = find_pins(connection, scope, branch_id, key, pin_scope)
             found = max((row for _, row in every), key=_changed)
-            return list(connection.execute(_HISTORY, {"pin": found.id}).all())
+            return tuple(map(to_pin, connection.execute(_HISTORY, {"pin": found.id})))
 
-        return tuple(to_pin(row) for row in self._database.read(work))
+        return self._database.read(work)
 
     def _write(
         self,

@@ -1,5 +1,6 @@
 """Retention: sessions in which nothing has happened for long are found and deleted."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,21 +8,31 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
+from agentmem.errors import DamagedRowError
+from agentmem.store.damage import reading
 from agentmem.store.deletion import Deleted, delete_sessions
 from agentmem.store.engine import Database
 from agentmem.store.log_retention import purge_log
-from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
+from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import check_moment
 from agentmem.types import Scope, SessionId
 
 _STALE: Final = (
-    select(SessionRow.id, SessionRow.key, OwnerRow.namespace, OwnerRow.user)
+    select(
+        SessionRow.id,
+        SessionRow.key,
+        OwnerRow.namespace,
+        OwnerRow.user,
+        func.max(BranchRow.updated_at).label("updated_at"),
+    )
     .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
     .join(BranchRow, BranchRow.session_id == SessionRow.id)
     .group_by(SessionRow.id, OwnerRow.id)
     .having(func.max(BranchRow.updated_at) < bindparam("before"))
     .order_by(SessionRow.id)
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +42,14 @@ class StaleSession:
     id: SessionId
     scope: Scope
     key: str
+
+
+@reading("branch")
+def _stale(row: AnyRow) -> StaleSession:
+    if not isinstance(row.updated_at, datetime):
+        raise TypeError(f"{row.updated_at!r:.80} is no moment")
+    scope = Scope(namespace=row.namespace, user=row.user)
+    return StaleSession(id=SessionId(row.id), scope=scope, key=row.key)
 
 
 def _ignore(_scope: Scope, _deleted: Deleted) -> None:
@@ -54,17 +73,17 @@ class Retention:
         statement = _STALE
         if namespace is not None:
             statement = statement.where(OwnerRow.namespace == namespace)
-        rows = self._database.read(
-            lambda connection: connection.execute(statement, {"before": before}).all()
-        )
-        return tuple(
-            StaleSession(
-                id=SessionId(row.id),
-                scope=Scope(namespace=row.namespace, user=row.user),
-                key=row.key,
-            )
-            for row in rows
-        )
+
+        def work(connection: Connection) -> list[StaleSession]:
+            found = []
+            for row in connection.execute(statement, {"before": before}):
+                try:
+                    found.append(_stale(row))
+                except DamagedRowError as error:
+                    _log.warning("session %r is kept: its age cannot be read: %s", row.key, error)
+            return found
+
+        return tuple(self._database.read(work))
 
     def purge(
         self,

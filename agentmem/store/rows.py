@@ -15,11 +15,18 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, insert, select
 
-from agentmem.errors import ConflictError, DamagedFileError, InvalidInputError, StoreError
+from agentmem.errors import (
+    ConflictError,
+    DamagedFileError,
+    DamagedRowError,
+    InvalidInputError,
+    StoreError,
+)
 from agentmem.store.base import Base
-from agentmem.store.branches import to_branch_info
-from agentmem.store.codec import decode
+from agentmem.store.branches import check_branch, to_branch_info
+from agentmem.store.codec import decode, encode
 from agentmem.store.columns import UtcDateTime
+from agentmem.store.damage import UNREADABLE, check_row, damaged
 from agentmem.store.ledger_codec import check_info, to_info, to_records
 from agentmem.store.schema import (
     AssemblyRow,
@@ -30,6 +37,7 @@ from agentmem.store.schema import (
 )
 from agentmem.store.scoping import check_moment
 from agentmem.store.sessions import ensure_owner
+from agentmem.store.stand_ins import stand_in
 from agentmem.types import PinScope, Scope, check_text
 
 EXPORTED: Final = (
@@ -94,6 +102,28 @@ def _in_order(
 ) -> Iterator[tuple[Table, Any]]:
     for row in connection.execute(chosen.order_by(*table.primary_key.columns)):
         yield table, row
+
+
+def exported(connection: Connection, table: Table, row: Any) -> dict[str, Any]:
+    """
+    Return a row as an export has it; for a message that cannot be read that of its stand-in.
+
+    Raises:
+        DamagedRowError: another row cannot be read, and could not be loaded.
+    """
+    plain = to_plain(table, row)
+    try:
+        check_row(table.name, row)
+        _read(table.name, row)
+    except DamagedRowError:
+        if table.name != "message":
+            raise
+        stored = stand_in(connection, row)
+        times = {"created_at": stored.created_at.isoformat(), "stored_at": None}
+        return {**plain, **encode(stored.message), "origin": stored.origin.value, **times}
+    except UNREADABLE as error:
+        raise damaged(table.name, row, None, f"{type(error).__name__}: {error}") from error
+    return plain
 
 
 def to_plain(table: Table, row: Any) -> dict[str, Any]:
@@ -277,19 +307,8 @@ class Loader:
 
 def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
     """Read a row as it will be read once it is stored, so that it fails now and not then."""
-    plain: Any = SimpleNamespace(**row)
     try:
-        match kind:
-            case "session" if row["day"] is not None:
-                date.fromisoformat(row["day"])
-            case "message":
-                decode(plain)
-            case "branch":
-                to_branch_info(plain)
-            case "assembly":
-                check_info(to_info(plain))
-            case "truncation":
-                to_records(SimpleNamespace(branch_id=0, created_at=None, **row))
+        _read(kind, SimpleNamespace(**row))
     except (StoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedFileError(f"a row of {kind} cannot be read: {error}") from error
 
@@ -310,3 +329,20 @@ def _value(column: Column[Any], value: Any) -> Any:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _INT_BOUND:
         raise DamagedFileError(f"{column} must be a whole number, got {value!r:.50}")
     return value
+
+
+def _read(kind: str, row: Any) -> None:
+    """Make the value of a row, which raises in one way or another if there is none."""
+    match kind:
+        case "session" if row.day is not None:
+            date.fromisoformat(row.day)
+        case "message":
+            decode(row)
+        case "branch":
+            check_branch(row)
+            to_branch_info(row)
+        case "assembly":
+            check_info(to_info(row))
+        case "truncation":
+            plain = {name: getattr(row, name) for name in _TABLES[kind].columns.keys()}  # noqa: SIM118 - names, not columns
+            to_records(SimpleNamespace(branch_id=0, created_at=None, **plain))

@@ -1,6 +1,8 @@
 """Sessions and their branches."""
 
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from agentmem.errors import InvalidInputError
+from agentmem.errors import DamagedRowError, InvalidInputError
 from agentmem.store.base import Base
 from agentmem.store.branches import (
     ancestors,
@@ -29,6 +31,7 @@ from agentmem.store.branches import (
 )
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.chain import genesis_of
+from agentmem.store.damage import reading
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, PinRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
@@ -84,6 +87,11 @@ _SESSIONS: Final[AnySelect] = (
     .where(is_owner())
     .group_by(SessionRow.id, OwnerRow.id)
 )
+_ID: Final = (
+    select(SessionRow.id)
+    .join(OwnerRow, OwnerRow.id == SessionRow.owner_id)
+    .where(is_owner(), SessionRow.key == bindparam("key"))
+)
 _BY_KEY: Final = _SESSIONS.where(SessionRow.key == bindparam("key"))
 # Equal times are told apart by the id, so that the order is the same each time.
 _NEWEST_FIRST: Final = _SESSIONS.order_by(
@@ -95,6 +103,7 @@ _USERS: Final = select(OwnerRow.user).where(
     exists().where(SessionRow.owner_id == OwnerRow.id)
     | exists().where(PinRow.owner_id == OwnerRow.id),
 )
+_log = logging.getLogger(__name__)
 
 
 class Sessions:
@@ -140,13 +149,36 @@ class Sessions:
         return found
 
     def list(self, scope: Scope) -> tuple[SessionInfo, ...]:
-        """Give all sessions of the scope, newest activity first."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                _NEWEST_FIRST, {"owner": owner_digest(scope)}
-            ).all()
-        )
-        return tuple(_to_session_info(row) for row in rows)
+        """
+        Return all sessions of the scope, newest activity first.
+
+        One that cannot be read is left out, and logged.
+        """
+
+        def work(connection: Connection) -> list[SessionInfo]:
+            found = []
+            for row in connection.execute(_NEWEST_FIRST, {"owner": owner_digest(scope)}):
+                try:
+                    found.append(_to_session_info(row))
+                except DamagedRowError as error:
+                    _log.warning("session %r is not listed: %s", row.key, error)
+            return found
+
+        return tuple(self._database.read(work))
+
+    def find_id(self, scope: Scope, key: str) -> SessionId:
+        """
+        Return the id of the session of that key, also where nothing else of it can be read.
+
+        Raises:
+            SessionNotFoundError: this user has none.
+        """
+        check_name("session key", key)
+        keys = {"owner": owner_digest(scope), "key": key}
+        found = self._database.read(lambda connection: connection.scalar(_ID, keys))
+        if found is None:
+            raise not_found("session", key, scope)
+        return SessionId(found)
 
     def users(self, namespace: str) -> tuple[str, ...]:
         """List the users of *namespace* of whom anything is stored, by name."""
@@ -162,8 +194,8 @@ class Sessions:
         Raises:
             SessionNotFoundError: no such branch of this scope.
         """
-        return to_branch_info(
-            self._database.read(lambda connection: find_branch(connection, scope, branch_id))
+        return self._database.read(
+            lambda connection: to_branch_info(find_branch(connection, scope, branch_id))
         )
 
     def lineage(self, scope: Scope, branch_id: BranchId) -> tuple[BranchInfo, ...]:
@@ -186,8 +218,14 @@ class Sessions:
         def work(connection: Connection) -> list[list[AnyRow]]:
             keys = {"owner": owner_digest(scope)}
             found = connection.execute(_LATER_LINES, keys).scalars().all()
-            rows = [find_branch(connection, scope, BranchId(one)) for one in found]
-            return [[row, *ancestors(connection, row)] for row in rows if row.parent_id is not None]
+            lines = []
+            for one in found:
+                # One that cannot be read takes nothing of the user's other sessions with it.
+                with suppress(DamagedRowError):
+                    row = find_branch(connection, scope, BranchId(one))
+                    if row.parent_id is not None:
+                        lines.append([row, *ancestors(connection, row)])
+            return lines
 
         lines = self._database.read(work)
         return tuple(tuple(map(to_branch_info, line)) for line in lines)
@@ -351,6 +389,7 @@ def _find(connection: Connection, scope: Scope, key: str) -> SessionInfo | None:
     return None if row is None else _to_session_info(row)
 
 
+@reading("session")
 def _to_session_info(row: AnyRow) -> SessionInfo:
     return SessionInfo(
         id=SessionId(row.id),

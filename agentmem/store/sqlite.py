@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -23,8 +24,14 @@ from agentmem.store.chain import follow
 _POLL_MS: Final = 100
 
 
+def _read_any_text(connection: sqlite3.Connection) -> None:
+    """Read bytes that are no UTF-8 as a text that nothing stores, so that no whole read fails."""
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+
+
 def set_up(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
     """Enforce references, survive a power cut, and leave no deleted text in free pages."""
+    _read_any_text(connection)
     connection.execute(f"PRAGMA busy_timeout = {_POLL_MS}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
@@ -95,6 +102,7 @@ class ReadOnlyFile:
         if not has_content(self._path):
             raise DatabaseUrlError(f"there is no database {self._path}: check the path")
         connection = self._open()
+        _read_any_text(connection)
         connection.execute(f"PRAGMA busy_timeout = {_POLL_MS}")
         connection.execute("PRAGMA query_only = ON")
         return connection

@@ -1,13 +1,15 @@
 """Summaries: written with the prompt that first shows them, never changed."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
-from agentmem.errors import ConflictError
+from agentmem.errors import ConflictError, DamagedRowError
+from agentmem.store.damage import damaged, reading
 from agentmem.store.schema import AnyRow, BranchRow, MessageRow
 from agentmem.store.schema_derived import SummaryRow
 from agentmem.types import BranchId, Origin, StoredMessage, Summary
@@ -41,6 +43,8 @@ _NUM_WITH_TEXT: Final = (
     )
 )
 _BATCH: Final = 500
+_log = logging.getLogger(__name__)
+_WITHOUT_TEXT: Final = frozenset({Origin.DELETED, Origin.DAMAGED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,7 @@ def expect_sources(connection: Connection, session_id: int, sources: Sources) ->
     keys = [summary.key for summary in sources.summaries]
     num_gone = len(set(keys)) - len(find_summaries(connection, session_id, keys))
     # A subtask may see a message of its parent's that the parent shows too.
-    ids = sorted({one.id for one in sources.messages if one.origin is not Origin.DELETED})
+    ids = sorted({one.id for one in sources.messages if one.origin not in _WITHOUT_TEXT})
     for start in range(0, len(ids), _BATCH):
         some = ids[start : start + _BATCH]
         num_gone += len(some) - connection.execute(_NUM_WITH_TEXT, {"ids": some}).scalar_one()
@@ -99,7 +103,7 @@ def find_summaries(
     if not keys:
         return {}
     rows = connection.execute(_BY_KEY_WITH_TEXT, {"session": session_id, "keys": list(keys)})
-    return {row.key: _to_summary(row) for row in rows}
+    return {summary.key: summary for summary in _readable(rows)}
 
 
 def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> set[str]:
@@ -112,7 +116,20 @@ def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> 
 
 def summaries_of(connection: Connection, branch_id: BranchId) -> tuple[Summary, ...]:
     """Read all summaries of a branch, by the messages that they cover."""
-    return tuple(map(_to_summary, connection.execute(_OF_BRANCH, {"branch": branch_id})))
+    return tuple(_readable(connection.execute(_OF_BRANCH, {"branch": branch_id})))
+
+
+def _readable(rows: Iterable[AnyRow]) -> Iterator[Summary]:
+    """Leave out what cannot be read, or says something else than it did: as if it were deleted."""
+    for row in rows:
+        try:
+            summary = _to_summary(row)
+            if summary.key != row.key:
+                raise damaged("summary", row, None, "its text or place is not that of its key")
+        except DamagedRowError as error:
+            _log.warning("a summary is not used: %s", error)
+        else:
+            yield summary
 
 
 def _encode(summary: Summary, now: datetime) -> dict[str, Any]:
@@ -129,6 +146,7 @@ def _encode(summary: Summary, now: datetime) -> dict[str, Any]:
     }
 
 
+@reading("summary")
 def _to_summary(row: AnyRow) -> Summary:
     return Summary(
         branch_id=BranchId(row.branch_id),

@@ -20,7 +20,7 @@ from agentmem.errors import DamagedFileError, InvalidInputError, SessionNotFound
 from agentmem.store.chaining import chain_session
 from agentmem.store.codec import to_json
 from agentmem.store.engine import Database
-from agentmem.store.rows import EXPORTED, Loader, rows_of_session, rows_of_user, to_plain
+from agentmem.store.rows import EXPORTED, Loader, exported, rows_of_session, rows_of_user
 from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
 from agentmem.store.scoping import not_found, owner_digest
 from agentmem.store.verifying import verify_session
@@ -140,7 +140,7 @@ class Transfer:
         def work(connection: Connection) -> None:
             writer.go_back(start)
             for table, row in rows(connection.execution_options(yield_per=500)):
-                writer.write(table.name, to_plain(table, row))
+                writer.write(table.name, exported(connection, table, row))
 
         self._database.read(work)
 

@@ -52,6 +52,9 @@ class Origin(StrEnum):
     PARTIAL = "partial"
     """An answer that was broken off; another answer to the same turn takes its place."""
 
+    DAMAGED = "damaged"
+    """Stands for a message that cannot be read any more, and says so."""
+
     CUT = "cut"
     """An answer whose time was over in the middle; the next one goes on behind it."""
 

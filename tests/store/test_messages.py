@@ -6,7 +6,6 @@ from agentmem.errors import (
     ConflictError,
     InvalidInputError,
     SessionNotFoundError,
-    StoreError,
 )
 from agentmem.types import (
     BranchState,
@@ -223,14 +222,16 @@ def test_an_id_that_no_branch_has_is_not_found(store, scope, branch_id):
         store.messages.read(scope, branch_id)
 
 
-def test_a_damaged_row_is_an_error_and_not_skipped(store, scope, main, append):
+def test_a_damaged_row_is_read_as_a_stand_in_and_not_skipped(store, scope, main, append):
     append("a", "b")
     store.database.write(
         lambda connection: connection.exec_driver_sql("UPDATE message SET parts = '[' WHERE id = 1")
     )
 
-    with pytest.raises(StoreError, match="message 1 is damaged"):
-        store.messages.read(scope, main)
+    damaged, whole = store.messages.read(scope, main)
+    assert (damaged.position, damaged.origin) == (1, Origin.DAMAGED)
+    assert damaged.message.text == "[message 1 is damaged and cannot be read]"
+    assert whole.message.text == "b"
 
 
 def test_a_row_that_was_read_before_is_the_same_value_until_it_changes(store, scope, main):
