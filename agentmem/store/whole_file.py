@@ -1,9 +1,10 @@
 """A file that appears under its name when it is complete, or not at all."""
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,7 +20,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """
     Give a new file that takes the name *path* when the block ends, and is removed if it fails.
 
-    Until then it stands beside it under a name of its own, and only its owner may read it. What a
+    Until then it stands beside it under a name of its own, and only its owner may read it; one that
+    a killed process has left is removed when the same file is written again. What a
     symbolic link leads to is replaced, and the link stays.
 
     Raises:
@@ -27,8 +29,20 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         OSError: the file cannot be written.
     """
     target = _target_of(path)
-    with replacing(target, prefix=f".{target.name[:_MAX_PREFIX]}.") as file:
+    prefix = f".{target.name[:_MAX_PREFIX]}.agentmem-"
+    _remove_unfinished(target.parent, prefix)
+    with replacing(target, prefix=prefix) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield file
+
+
+def _remove_unfinished(folder: Path, prefix: str) -> None:
+    """Remove what killed processes have left: nobody holds its lock any more."""
+    for path in folder.iterdir():
+        if path.name.startswith(prefix):
+            with suppress(OSError), path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def _target_of(path: Path) -> Path:
