@@ -121,7 +121,8 @@ def test_answers_to_one_prompt_draw_each_their_own():
         {"logprobs": -1},
         {"logprobs": 51},
         {"stop_ids": (-1,)},
-        {"stop_ids": [1]},
+        {"stop_ids": 1},
+        {"stop_ids": ["1"]},
     ],
 )
 def test_settings_that_cannot_work_are_refused(bad):
