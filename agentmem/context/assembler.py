@@ -298,7 +298,7 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
         summaries = tuple(summary for summary in summaries if summary.last >= start)
         gone = replaced(messages)
         run = [untold(s) if s.position in gone else s for s in messages if s.position >= start]
-        summaries = folder.fold(branch_id, summaries, run)
+        summaries = folder.fold(branch_id, summaries, run, may_quote=True)
     # Those that stay as they are become this branch's too: the other may never have logged them.
     return [replace(summary, branch_id=branch_id) for summary in summaries]
 

@@ -2,18 +2,22 @@
 Folding: messages that leave the window are replaced by a summary that covers them.
 
 A summary is accepted only if it says something and is smaller in real tokens than what it stands
-for; else the messages leave without one, on record. Summaries fold into a summary of a higher
-level when their tier is full, so a conversation of any length has a bounded number of them.
+for; else the messages leave without one, on record. Where a summary is all that is inherited of a
+conversation, what is short is quoted instead, as far as there is room. Summaries fold into a
+summary of a higher level when their tier is full, so a conversation of any length has a bounded
+number of them.
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.summary_checks import read_summary
 from agentmem.context.summary_lines import (
     is_quotation,
+    line_of,
     passages_of_messages,
     passages_of_summary,
     with_quotations_checked,
@@ -23,6 +27,9 @@ from agentmem.types import BranchId, StoredMessage, Summary, repair_text
 
 _MIN_TOKENS = 16
 """Fewer than this many tokens say nothing worth the room."""
+
+_SHORT = 128
+"""A conversation of fewer tokens may be quoted in all the room there is."""
 
 _SHARE_OF_TIER = 3
 """A summary takes at most one part in this many of its tier, so that several stand side by side."""
@@ -57,13 +64,16 @@ class Folder:
         branch_id: BranchId,
         summaries: Sequence[Summary],
         leaving: Sequence[StoredMessage],
+        *,
+        may_quote: bool = False,
     ) -> tuple[Summary, ...]:
         """
         Give the summaries with the run of *leaving* covered too, if that could be summed up.
 
         The run goes from the first to the last of *leaving* (at least one); summaries that it
         meets are folded into the new one with all that they cover. What they cover all by
-        themselves needs no other.
+        themselves needs no other. With *may_quote* a run is quoted rather than left without, and
+        one that is short may be longer so, with the names of its speakers, than it is itself.
         """
         first, last = leaving[0].position, leaving[-1].position
         inside = [s for s in summaries if s.first <= last and first <= s.last]
@@ -78,7 +88,12 @@ class Folder:
         passages = [line for summary in inside for line in passages_of_summary(summary)]
         names = {call.id: call.name for m in leaving for call in m.message.tool_calls}
         passages += passages_of_messages(new, self._zone, names)
-        made = self._write(branch_id, (first, last), sorted(passages, key=_place), inside)
+        passages.sort(key=_place)
+        made = self._write(branch_id, (first, last), passages, inside)
+        if may_quote and (made is None or made.author.startswith(ExtractiveSummarizer.author)):
+            author = ExtractiveSummarizer.author if made is None else made.author
+            text = self._quote(passages, others)
+            made = _summary(branch_id, (first, last), passages, inside, text, author) or made
         kept = [*others, *(inside if made is None else (made,))]
         return self._within_tier(branch_id, sorted(kept, key=lambda s: s.first))
 
@@ -94,26 +109,34 @@ class Folder:
         passages: Sequence[Passage],
         folded: Sequence[Summary],
     ) -> Summary | None:
-        size = sum(self._count(passage.text) for passage in passages)
-        limit = min(self._max_tokens // _SHARE_OF_TIER, size // 2)
-        if limit < _MIN_TOKENS:
+        limit = self.most_tokens(self._size_of(passages))
+        if limit == 0:
             return None
         key = (tuple(passages), limit)
         if key not in self._asked:
             self._asked[key] = self._ask(passages, limit)
         text, author = self._asked[key]
         # A summarizer is a stranger: what it promises is counted, not believed.
-        if not text or self._count(text) > limit:
+        if self._count(text) > limit:
             return None
-        return Summary(
-            branch_id=branch_id,
-            first=run[0],
-            last=run[1],
-            level=max((summary.level + 1 for summary in folded), default=0),
-            text=text,
-            author=author,
-            source_hash=_hash(passages),
-        )
+        return _summary(branch_id, run, passages, folded, text, author)
+
+    def _quote(self, passages: Sequence[Passage], others: Sequence[Summary]) -> str:
+        """Quote all of *passages*, or the sentences that say most where all is too much."""
+        most = self._max_tokens // _SHARE_OF_TIER
+        size = self._size_of(passages)
+        if size < _SHORT or most < _MIN_TOKENS:
+            most = max(most, self._max_tokens - self._size(others))
+        # Days take tokens too, and say less than what was said on them.
+        undated = [replace(passage, day=None) for passage in passages]
+        for lines in (passages, undated) if size <= most else ():
+            text = "\n".join(map(line_of, lines))
+            if self._count(text) <= most:
+                return text
+        return ExtractiveSummarizer().summarize(passages, max_tokens=most, count=self._count)
+
+    def _size_of(self, passages: Sequence[Passage]) -> int:
+        return sum(self._count(passage.text) for passage in passages)
 
     def _ask(self, passages: Sequence[Passage], limit: int) -> tuple[str, str]:
         """Give a text and who wrote it; what a summarizer does wrong is not the user's trouble."""
@@ -151,6 +174,27 @@ class Folder:
 
     def _size(self, summaries: Sequence[Summary]) -> int:
         return sum(self._count(summary.text) for summary in summaries)
+
+
+def _summary(  # noqa: PLR0913, PLR0917 - its fields
+    branch_id: BranchId,
+    run: tuple[int, int],
+    passages: Sequence[Passage],
+    folded: Sequence[Summary],
+    text: str,
+    author: str,
+) -> Summary | None:
+    if not text:
+        return None
+    return Summary(
+        branch_id=branch_id,
+        first=run[0],
+        last=run[1],
+        level=max((summary.level + 1 for summary in folded), default=0),
+        text=text,
+        author=author,
+        source_hash=_hash(passages),
+    )
 
 
 def _author_of_text(author: str, text: str) -> str:

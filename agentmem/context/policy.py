@@ -31,7 +31,7 @@ class PinTask:
 
     Of one that is longer than *max_chars* the beginning and the end are pinned, around a line that
     says where the rest is: a pin never gives way, and one that is larger than the window would let
-    no prompt through any more.
+    no prompt through any more. Of a ``data:`` URL the type and the size are pinned.
     """
 
     key: str = "task"
@@ -43,7 +43,7 @@ class PinTask:
     def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
         if not is_first or stored.message.role is not Role.USER:
             return None
-        text = stored.message.text
+        text = stored.message.memory_text
         if len(text) > self.max_chars:
             text = cut_middle(text, self.max_chars, marker_of(stored))
         return self.key, text

@@ -13,9 +13,10 @@ from dataclasses import replace
 from datetime import date, tzinfo
 from typing import Final
 
-from agentmem.context.sentences import OMITTED
+from agentmem.context.sentences import OMITTED, split_sentences
 from agentmem.protocols import Passage
 from agentmem.types import Origin, Role, StoredMessage, Summary
+from agentmem.types.data_urls import without_data
 from agentmem.types.moments import in_zone
 
 _ROLES: Final = {
@@ -79,7 +80,9 @@ def passages_of_messages(
         if stored.origin in (Origin.DELETED, Origin.DAMAGED, Origin.SYNTHETIC):
             continue
         message = stored.message
-        calls = "".join(f"(calls {call.name} {call.arguments}) " for call in message.tool_calls)
+        calls = "".join(
+            f"(calls {call.name} {without_data(call.arguments)}) " for call in message.tool_calls
+        )
         # The mark of what summaries omit is theirs alone.
         text = (calls + message.memory_text).replace(OMITTED, "(...)")
         if text.strip():
@@ -121,7 +124,8 @@ def with_quotations_checked(text: str, passages: Sequence[Passage]) -> str:
     """
     Return what a summarizer wrote, with each line that reads as a quotation but is none undone.
 
-    A line that names a place and a speaker is one only if every excerpt of it was said there.
+    A line that names a place and a speaker is one only if all of it is whole sentences that were
+    said there: a piece of a sentence may say the opposite.
     """
     said = _by_label(passages)
     return "\n".join(
@@ -134,7 +138,7 @@ def _by_label(passages: Sequence[Passage]) -> dict[str, list[str]]:
     said: dict[str, list[str]] = {}
     for passage in passages:
         for label in {label_of(passage), label_of(replace(passage, day=None))}:
-            said.setdefault(label, []).append(_solid(passage.text))
+            said.setdefault(label, []).append(passage.text)
     return said
 
 
@@ -142,22 +146,35 @@ def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
     for label, texts in said.items():
         if not line.startswith(f"{label} "):
             continue
-        excerpts = [_solid(_unmarked(e)) for e in line[len(label) :].split(OMITTED)]
-        if any(all(excerpt in text for excerpt in excerpts) for text in texts):
+        quoted = _solid(line[len(label) :])
+        ways = [quoted]
+        if len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
+            ways.append(quoted[1:-1])  # the marks may be those of the line
+        for text in texts:
+            sentences = [_solid(sentence) for sentence in split_sentences(text)]
+            if any(_is_of_sentences(way, sentences) for way in ways):
+                return True
+    return False
+
+
+def _is_of_sentences(quoted: str, sentences: Sequence[str]) -> bool:
+    """Whether *quoted* is some of *sentences* in order, with a mark wherever others are omitted."""
+    begins = {0}  # where the next sentence may begin, whichever it is
+    ends: set[int] = set()  # where the last sentence ended, so that the one after it may begin
+    for sentence in sentences:
+        if sentence == OMITTED:
+            ends = set()
+            continue
+        found = {at for at in begins | ends if quoted.startswith(sentence, at)}
+        ends = {at + len(sentence) for at in found}
+        if len(quoted) in ends:
             return True
+        begins |= {at + len(OMITTED) for at in ends if quoted.startswith(OMITTED, at)}
     return False
 
 
 def _solid(text: str) -> str:
     return "".join(text.split())
-
-
-def _unmarked(excerpt: str) -> str:
-    """Return *excerpt* without the marks that were put around it."""
-    excerpt = excerpt.strip()
-    if len(excerpt) > 1 and excerpt[0] == excerpt[-1] == '"':
-        excerpt = excerpt[1:-1]
-    return excerpt.strip('"').strip()
 
 
 def _undone(line: str) -> str:
