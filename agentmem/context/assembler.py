@@ -153,7 +153,7 @@ class Assembler:
         return sum(map(self._renderer.count, pinned_message(pins)))
 
     def _warnings(self, pins: Sequence[Pin]) -> tuple[str, ...]:
-        """Say so where *pins* leave too little for a window that is of use."""
+        """Return a warning where *pins* leave too little for a useful window."""
         num_pinned, all_of_it = self._num_pinned(pins), self._budget.prompt
         left = self._budget.left_by(num_pinned)
         if left >= min(all_of_it // _USEFUL_SHARE, _USEFUL_TOKENS):

@@ -96,7 +96,7 @@ class ExtractiveSummarizer:
 def _by_worth(
     passages: Sequence[Passage], max_chars: int, chosen: Sequence[_Sentence]
 ) -> Iterator[_Sentence]:
-    """Give the sentences of *passages*, best first; those that go into *chosen* change the rest."""
+    """Yield the sentences of *passages*, best first; those put into *chosen* change the rest."""
     waiting = [sentence for sentence in _sentences(passages) if len(sentence.text) <= max_chars]
     counted = Counter(term for s in waiting for term in set(s.terms))
     total = sum(counted.values()) or 1

@@ -229,7 +229,7 @@ def author_of(summarizer: Summarizer) -> str:
 
 
 def _contiguous(summaries: Sequence[Summary]) -> list[Summary]:
-    """Give the last of *summaries* that cover one run without a gap, if that is more than one."""
+    """Return the last of *summaries* that cover one run without a gap, if that is more than one."""
     run: list[Summary] = []
     for summary in reversed(summaries):
         if run and summary.last + 1 != run[0].first:

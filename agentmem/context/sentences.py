@@ -83,7 +83,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Give the lines of *text*, with those joined that are wrapped or belong to one list."""
+    """Return the lines of *text*, with wrapped ones and those of one list joined."""
     block: list[str] = []
     is_list = False
     for line in map(str.strip, text.splitlines()):

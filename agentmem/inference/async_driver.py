@@ -34,7 +34,7 @@ class AsyncDriver:
         self._thread: threading.Thread | None = None
 
     def watch(self, output: Output) -> None:
-        """Let *output* be computed, whether or not a thread waits for it. It never waits long."""
+        """Compute *output* whether or not a thread waits for it. Returns without waiting."""
         self._outputs[id(output)] = output
         self._changed.set()
         with self._guard:

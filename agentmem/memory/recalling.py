@@ -215,7 +215,7 @@ def _visible(
 
 
 def _of_line(line: Sequence[BranchInfo]) -> dict[BranchId, tuple[int, int]]:
-    """Give the positions that the first of *line* sees, by the branch that holds them."""
+    """Return the positions that the first of *line* sees, by the branch that holds them."""
     visible: dict[BranchId, tuple[int, int]] = {}
     limit = line[0].head
     for branch in line:

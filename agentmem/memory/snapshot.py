@@ -23,7 +23,7 @@ class Snapshot:
         return store.messages.read(scope, self._branch_id, first, self.head)
 
     def pins(self) -> tuple[Pin, ...]:
-        """Give the pins as they were when the newest message was stored; none before the first."""
+        """Return the pins as of the moment the newest message was stored; none before the first."""
         newest = self.messages(self.head) if self.head else ()
         if not newest:
             return ()

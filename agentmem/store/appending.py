@@ -123,7 +123,7 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
 def _append_one(
     connection: Connection, keys: dict[str, Any], message: Message, origin: Origin, times: Times
 ) -> tuple[StoredMessage, ...] | None:
-    """Let the database itself follow the chain: its row is read and written in one statement."""
+    """Advance the chain in the database itself: its row is read and written in one statement."""
     columns = {**encode(message), "origin": origin.value, **times.columns()}
     keys["content"] = seal(columns)
     branch_id = keys["branch"]

@@ -141,7 +141,7 @@ def change_state(
 
 
 def hand_up_age(connection: Connection, branch_id: int, doomed: Sequence[int]) -> None:
-    """Let a branch be as recently active as those of its descendants that are to be deleted."""
+    """Date a branch's activity by its descendants that are to be deleted."""
     moment = connection.execute(_LATEST_OF, {"branches": list(doomed)}).scalar_one_or_none()
     if moment is not None:
         connection.execute(_TOUCH, {"branch": branch_id, "moment": moment})

@@ -81,7 +81,7 @@ def pin_digest(nonce: bytes | None, pin: Mapping[str, Any], version: Mapping[str
 
 
 def seal(columns: dict[str, Any]) -> bytes:
-    """Give the columns of a new message a nonce, and return the hash of what it says."""
+    """Set a nonce in the columns of a new message, and return the hash of what it says."""
     columns["nonce"] = new_nonce()
     columns["sealed"] = None
     return message_digest(columns["nonce"], columns)

@@ -213,7 +213,7 @@ class Sessions:
         return tuple(map(to_branch_info, self._database.read(work)))
 
     def later_lines(self, scope: Scope) -> tuple[tuple[BranchInfo, ...], ...]:
-        """Give the lineage of the line that a session is on, of all that are not on ``main``."""
+        """Return the lineage of the line that a session is on, of all that are not on ``main``."""
 
         def work(connection: Connection) -> list[list[AnyRow]]:
             keys = {"owner": owner_digest(scope)}
