@@ -13,9 +13,10 @@ from agentmem.config import Sampling
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.summary_checks import INSTRUCTIONS, read_summary
 from agentmem.context.summary_lines import line_of
-from agentmem.errors import AgentMemError
+from agentmem.errors import AgentMemError, ConfigError
 from agentmem.protocols import GenerationRequest, LanguageModel, Passage, split_answer
 from agentmem.types import Message, Role, TextPart
+from agentmem.types.fields import checked_value
 
 _MARGIN = 32
 """Tokens kept free of the model's window for what its template adds."""
@@ -28,11 +29,15 @@ class ModelSummarizer:
     It runs while a prompt is assembled; `Session.fold()` does that ahead of time. What does not
     fit into the model's window is first cut down to its most telling sentences, so the
     summariser's own prompt can never be over the window.
+
+    Raises:
+        ConfigError: *model* is no language model, or *attempts* no whole number.
     """
 
     def __init__(self, model: LanguageModel, *, attempts: int = 2) -> None:
+        checked_value("model", model, LanguageModel, ConfigError)
         self._model = model
-        self._attempts = attempts
+        self._attempts = checked_value("attempts", attempts, int, ConfigError)
         self._fallback = ExtractiveSummarizer()
         # A fold in the background and a reply may both ask at once.
         self._last = threading.local()

@@ -5,20 +5,27 @@ from dataclasses import dataclass, field
 from agentmem.context.clip import cut_middle
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.pieces import marker_of
-from agentmem.errors import ConfigError
+from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import AutoPin, Discardable, Summarizer
-from agentmem.types import Role, StoredMessage
+from agentmem.types import Role, StoredMessage, check_name
 from agentmem.types.fields import check_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardOldResults:
-    """Let tool results give way that are older than *turns* turns."""
+    """
+    Let tool results give way that are older than *turns* turns, from 0 up.
+
+    Raises:
+        ConfigError: *turns* is no such number.
+    """
 
     turns: int = 2
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)
+        if self.turns < 0:
+            raise ConfigError(f"turns must be a whole number from 0 up, got {self.turns!r:.80}")
 
     def discards(self, stored: StoredMessage, *, age: int) -> bool:
         return stored.message.role is Role.TOOL and age > self.turns
@@ -32,6 +39,9 @@ class PinTask:
     Of one that is longer than *max_chars* the beginning and the end are pinned, around a line that
     says where the rest is: a pin never gives way, and one that is larger than the window would let
     no prompt through any more. Of a ``data:`` URL the type and the size are pinned.
+
+    Raises:
+        ConfigError: *key* can be that of no pin, or *max_chars* is under 1.
     """
 
     key: str = "task"
@@ -39,6 +49,12 @@ class PinTask:
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)
+        try:
+            check_name("PinTask.key", self.key)
+        except InvalidInputError as error:
+            raise ConfigError(str(error)) from error
+        if self.max_chars < 1:
+            raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars!r:.80}")
 
     def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
         if not is_first or stored.message.role is not Role.USER:

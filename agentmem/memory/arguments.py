@@ -1,17 +1,50 @@
 """What a caller may write loosely, read strictly."""
 
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import isnan
+from pathlib import Path
 
-from agentmem.config import Budget, Sampling
-from agentmem.context import BranchView
+from agentmem.config import Budget, DatabaseConfig, Sampling
+from agentmem.context import BranchView, Policy
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import LanguageModel, Retriever, TokenCounter, split_answer
 from agentmem.types import Part, PinScope, ReasoningPart, Role, TextPart, ToolCall
+from agentmem.types.fields import checked_value
 
 _DEFAULT = Budget()
+_DEFAULT_SAMPLING = Sampling()
+
+
+def check_makers(
+    model: LanguageModel | None, counter: TokenCounter | None, policy: Policy | None
+) -> None:
+    """
+    Check what a memory is to make prompts and answers with.
+
+    Raises:
+        ConfigError: one of them is something else, such as a name or a class.
+    """
+    checked_value("model", model, LanguageModel | None, ConfigError)
+    checked_value("counter", counter, TokenCounter | None, ConfigError)
+    checked_value("policy", policy, Policy | None, ConfigError)
+    if model is not None and counter is None:
+        checked_value("the model's counter", model.counter, TokenCounter, ConfigError)
+
+
+def check_database(database: DatabaseConfig | None, *, read_only: bool) -> None:
+    """
+    Check how a database is to be opened.
+
+    Raises:
+        ConfigError: one of them is something else.
+    """
+    checked_value("database", database, DatabaseConfig | None, ConfigError)
+    checked_value("read_only", read_only, bool, ConfigError)
 
 
 def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget:
@@ -19,8 +52,9 @@ def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget
     Give *budget*, or the default one, if the model's window has room for it.
 
     Raises:
-        ConfigError: the budget's context is larger than the model's window.
+        ConfigError: it is no `Budget`, or its context is larger than the model's window.
     """
+    checked_value("budget", budget, Budget | None, ConfigError)
     window = model.context_window if model is not None else None
     if window is None:
         return budget or _DEFAULT
@@ -35,13 +69,16 @@ def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget
     return budget
 
 
-def bounded_sampling(sampling: Sampling, budget: Budget) -> Sampling:
+def bounded_sampling(sampling: Sampling | None, budget: Budget) -> Sampling:
     """
     Bound the answer by the reply reserve, which the prompt has left free for it.
 
     Raises:
-        ConfigError: more tokens are asked for than are kept free.
+        ConfigError: it is no `Sampling`, or more tokens are asked for than are kept free.
     """
+    sampling = checked_value("sampling", sampling, Sampling | None, ConfigError)
+    if sampling is None:
+        sampling = _DEFAULT_SAMPLING
     if sampling.max_tokens is not None and sampling.max_tokens > budget.reply:
         raise ConfigError(
             f"max_tokens is {sampling.max_tokens} but the budget keeps {budget.reply} tokens for "
@@ -81,6 +118,36 @@ def check_turn(priority: int, timeout_s: float | None) -> None:
         raise InvalidInputError(
             f"timeout_s must be a number of seconds over 0, or None to wait, got {timeout_s!r:.80}"
         )
+
+
+def seconds(timeout_s: float) -> float:
+    """
+    Return *timeout_s* as a time that a thread can wait.
+
+    Raises:
+        InvalidInputError: it is no number of seconds.
+    """
+    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+    if not is_number or isnan(timeout_s):
+        raise InvalidInputError(f"timeout_s must be a number of seconds, got {timeout_s!r:.80}")
+    return min(timeout_s, threading.TIMEOUT_MAX)
+
+
+def path_of(path: str | Path) -> Path:
+    """
+    Return *path* as one that a file can have.
+
+    Raises:
+        InvalidInputError: it is none.
+    """
+    try:
+        held = Path(path)
+        is_one = b"\0" not in os.fsencode(held)
+    except (TypeError, UnicodeEncodeError):
+        is_one = False
+    if not is_one:
+        raise InvalidInputError(f"a path is a str or a Path, got {path!r:.80}")
+    return held
 
 
 def role_of(role: Role | str) -> Role:

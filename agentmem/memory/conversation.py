@@ -9,14 +9,12 @@ from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.memory.aio import AsyncReplyStream, finished
 from agentmem.memory.answerable import find_answer, give_again, make_answerable
 from agentmem.memory.arguments import bounded_sampling, check_turn
-from agentmem.memory.recalling import wanted_recall
+from agentmem.memory.recalling import Wanted, wanted_recall
 from agentmem.memory.replying import ReplyStream, Save
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
 from agentmem.protocols import GenerationRequest, Hit, LanguageModel, split_answer
 from agentmem.types import BranchId, Message, Origin, Prompt, Reply, Role, StoredMessage
-
-_DEFAULT_SAMPLING = Sampling()
 
 
 class Conversation(Writing):
@@ -75,10 +73,9 @@ class Conversation(Writing):
             StoreError: the memory is closed.
         """
         model = self._runtime.need_model()
-        check_turn(priority, timeout_s)
-        wanted = wanted_recall(self._runtime, query, hits)
-        budget = self._runtime.budget_for(budget)
-        sampling = bounded_sampling(sampling or _DEFAULT_SAMPLING, budget)
+        budget, sampling, wanted = self._asked(
+            sampling, budget, query=query, hits=hits, priority=priority, timeout_s=timeout_s
+        )
         with self._runtime.replies.beginning():
             asked, given = self._say(text, client_key)
             if given is not None:
@@ -179,6 +176,22 @@ class Conversation(Writing):
             client_key=client_key,
         ) as stream:
             return await stream.finish()
+
+    def _asked(  # noqa: PLR0913 - what `stream` takes
+        self,
+        sampling: Sampling | None,
+        budget: Budget | None,
+        *,
+        query: str | None,
+        hits: Sequence[Hit] | None,
+        priority: int,
+        timeout_s: float | None,
+    ) -> tuple[Budget, Sampling, Wanted]:
+        """Read how an answer is to be made, before anything is stored for it."""
+        check_turn(priority, timeout_s)
+        wanted = wanted_recall(self._runtime, query, hits)
+        held = self._runtime.budget_for(budget)
+        return held, bounded_sampling(sampling, held), wanted
 
     def _start(
         self, model: LanguageModel, request: GenerationRequest, prompt: Prompt, save: Save

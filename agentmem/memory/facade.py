@@ -9,8 +9,17 @@ from typing import Self
 
 from agentmem.config import Budget, DatabaseConfig
 from agentmem.context import Policy
+from agentmem.errors import ConfigError
 from agentmem.memory.aio import in_thread
-from agentmem.memory.arguments import checked_budget, checked_retriever, moment_before
+from agentmem.memory.arguments import (
+    check_database,
+    check_makers,
+    checked_budget,
+    checked_retriever,
+    moment_before,
+    path_of,
+    seconds,
+)
 from agentmem.memory.background import Background
 from agentmem.memory.clocks import check_clock, zone_of
 from agentmem.memory.running import RunningReplies
@@ -26,6 +35,7 @@ from agentmem.protocols import (
 )
 from agentmem.store import StaleSession, Store, Transferred
 from agentmem.types import Scope, SessionInfo
+from agentmem.types.fields import checked_value
 
 
 class Memory:
@@ -49,13 +59,16 @@ class Memory:
         timezone: str | None = None,
         date: Day | None = None,
     ) -> None:
+        checked_value("store", store, Store, ConfigError)
+        check_makers(model, counter, policy)
         self._store = store
         self._model = model
         self._counter = model.counter if counter is None and model is not None else counter
         self._budget = checked_budget(budget, model)
         self._policy = policy or Policy()
         self._namespace = namespace
-        self._recall = retriever.over(store.archive(namespace)) if retriever else None
+        found = checked_retriever(retriever)
+        self._recall = None if found is None else found.over(store.archive(namespace))
         check_clock(timezone, date)
         self._timezone = timezone
         self._date = date
@@ -95,11 +108,12 @@ class Memory:
             read_only: whether nothing is written, in the database or beside it: no prompts either.
 
         Raises:
-            DatabaseUrlError: no database can be opened there.
-            SchemaVersionError: its tables are older or newer than this package.
-            ConfigError: *budget* is larger than the model's window; no such *timezone*.
+            DatabaseUrlError, SchemaVersionError: there is none, or none of this package's version.
+            ConfigError: *budget* is over the model's window; no such *timezone*; a wrong type.
         """
+        check_makers(model, counter, policy)
         check_clock(timezone, date)
+        check_database(database, read_only=read_only)
         _ = Scope(namespace=namespace), checked_budget(budget, model), checked_retriever(retriever)
         return cls(
             Store.open(url, config=database, read_only=read_only),
@@ -231,7 +245,7 @@ class Memory:
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
         return self._store.transfer.export(
-            Path(path), scope=scope, key=key, namespace=self._namespace
+            path_of(path), scope=scope, key=key, namespace=self._namespace
         )
 
     def load(self, path: str | Path, *, user: str | None = None) -> Transferred:
@@ -248,7 +262,7 @@ class Memory:
                 namespaces and none is this one.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
-        loaded = self._store.transfer.load(Path(path), scope=scope, namespace=self._namespace)
+        loaded = self._store.transfer.load(path_of(path), scope=scope, namespace=self._namespace)
         if self._recall is not None:
             self._recall.added()
         return loaded
@@ -260,7 +274,8 @@ class Memory:
         Nobody has to wait: by its words it is found as soon as it is stored. Without a retriever
         there is nothing to wait for.
         """
-        return self._recall is None or self._recall.wait(timeout_s)
+        wait_s = None if timeout_s is None else seconds(timeout_s)
+        return self._recall is None or self._recall.wait(wait_s)
 
     def wait_for_folds(self, timeout_s: float | None = None) -> bool:
         """
@@ -269,7 +284,7 @@ class Memory:
         Nobody has to wait, unless what comes next is to be the same each time. See
         `Policy.fold_ahead` and `Session.fold_state()`.
         """
-        return self._background.wait(timeout_s)
+        return self._background.wait(None if timeout_s is None else seconds(timeout_s))
 
     def index_status(self, *, user: str = "default", key: str | None = None) -> RecallStatus:
         """
@@ -318,7 +333,7 @@ class Memory:
         It can be called twice, and by several threads. In a coroutine use `aclose()`, or an
         ``async with`` block: replies that coroutines read come to no end while their loop waits.
         """
-        self._replies.close(timeout_s)
+        self._replies.close(seconds(timeout_s))
         self._background.close()
         if self._recall is not None:
             self._recall.close()

@@ -24,7 +24,7 @@ from agentmem.types import (
     Summary,
     TruncationRecord,
 )
-from agentmem.types.fields import Checked
+from agentmem.types.fields import Checked, checked_value
 
 _PAGE = 500
 """Messages in one read when all are looked at."""
@@ -144,7 +144,13 @@ class History:
         return self._store.ledger.summaries(self._scope, self._branch_id)
 
     def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
-        """Read the messages, in full, that *record* names as left out or cut."""
+        """
+        Read the messages, in full, that *record* names as left out or cut.
+
+        Raises:
+            InvalidInputError: it is no record of `truncations`.
+        """
+        checked_value("record", record, TruncationRecord)
         return self.messages(record.first, record.last)
 
     def check(

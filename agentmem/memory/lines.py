@@ -141,6 +141,9 @@ class LineKeeping(Conversation):
             ContextOverflowError, ConfigError, AdmissionError, QueueFullError, DeadlineError: as
                 `stream` does.
         """
+        self._asked(
+            sampling, budget, query=query, hits=hits, priority=priority, timeout_s=timeout_s
+        )
         line = self._without_answer(at)
         try:
             return line.reply(
@@ -166,6 +169,9 @@ class LineKeeping(Conversation):
         timeout_s: float | None = None,
     ) -> Reply:
         """Do what `regenerate` does, without blocking the event loop; cancelled as `areply` is."""
+        self._asked(
+            sampling, budget, query=query, hits=hits, priority=priority, timeout_s=timeout_s
+        )
         begun: list[Conversation] = []
         try:
             # Kept by the thread itself: a cancelled wait for it raises though it has begun a line.

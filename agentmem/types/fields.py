@@ -47,6 +47,24 @@ def check_fields(value: object, error: type[ValueError] = InvalidInputError) -> 
             object.__setattr__(value, name, held)
 
 
+def checked_value(
+    what: str, given: Any, hint: Any, error: type[ValueError] = InvalidInputError
+) -> Any:
+    """
+    Return *given* as an argument of the type *hint*, called *what*.
+
+    Raises:
+        ValueError: it is of another type and cannot be read as the right one; an *error*.
+    """
+    exact, check = _look_of(hint)
+    if type(given) in exact:
+        return given
+    try:
+        return check(given)
+    except _WrongError as wrong:
+        raise error(f"{what} must be {wrong}, got {_shown(given)}") from None
+
+
 def _shown(given: Any) -> str:
     try:
         return f"{given!r:.80}"
@@ -63,6 +81,11 @@ class _WrongError(Exception):
 def _checks(kind: type) -> tuple[tuple[str, frozenset[type], Check], ...]:
     """Return for each field its name, the types that need no further look, and that look."""
     return tuple((field.name, *_check_of(field.type)) for field in fields(kind))
+
+
+@cache
+def _look_of(hint: Any) -> tuple[frozenset[type], Check]:
+    return _check_of(hint)
 
 
 def _check_of(hint: Any) -> tuple[frozenset[type], Check]:

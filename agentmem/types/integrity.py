@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from agentmem.types.fields import Checked
 from agentmem.types.messages import BranchId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discrepancy:
+class Discrepancy(Checked):
     """Something stored that is not what was written."""
 
     branch_id: BranchId
