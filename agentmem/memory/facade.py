@@ -140,7 +140,8 @@ class Memory:
 
         A session keeps the time zone and the date that it was created with, so that its prompts
         stay the same: those given here, else those of `open`, else UTC and the day of its
-        creation. Given for an older session, they are its own from now on.
+        creation. Given for an older session, they are its own from now on; one that is open
+        elsewhere keeps those that it was opened with until it is opened again.
 
         Raises:
             InvalidInputError: *key* or *user* is empty, too long or cannot be stored.
