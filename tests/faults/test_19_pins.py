@@ -134,6 +134,8 @@ def test_a_removed_task_comes_back_by_undo(session):
     session.undo_pin("task")
 
     assert system(session) == ["buy milk"]
+    session.append("assistant", "noted")
+    session.append("user", "and now?")
     session.delete_message(1)
     assert system(session) == []
 
@@ -199,6 +201,7 @@ def test_a_pin_that_was_set_stays_when_the_first_message_is_deleted(session, mem
     session.pin("task", "buy bread", scope="branch")
 
     session.delete_message(1)
+    session.append("user", "and now?")
 
     assert system(session) == ["buy bread"]
     assert residue(memory) == []
@@ -365,8 +368,11 @@ def test_an_export_of_before_still_loads(session, memory, tmp_path):
     path = tmp_path / "e.jsonl"
     memory.export(path, user="u")
     lines = [json.loads(line) for line in path.read_text().splitlines()][:-1]
+    lines = [line for line in lines if "event" not in line]
     for line in lines:
-        line.get("pin_version", {}).pop("made_from", None)
+        for columns in line.values():
+            for name in ("made_from", "after_message", "chain", "link", "nonce", "sealed"):
+                columns.pop(name, None)
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
     end = {"end": {"lines": len(lines), "sha256": hashlib.sha256(data).hexdigest()}}
     path.write_bytes(data + json.dumps(end).encode() + b"\n")
