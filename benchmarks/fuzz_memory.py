@@ -266,10 +266,18 @@ class Player:
             fixed = sum(tiers.get(tier, 0) for tier in ("pinned", "template", "current"))
             self.faults["wrong_errors"] += fixed <= self.budget.prompt
         except InvalidInputError:
-            raise
+            if not self._is_empty():
+                raise
+            self.faults["nothing_asked"] += 1
         except AgentMemError:
             self.faults["wrong_errors"] += 1
         return None
+
+    def _is_empty(self) -> bool:
+        """Whether no question or result is left on this branch: all of them were deleted."""
+        own = self.branch.messages(self.branch.branch.forked_at + 1)
+        asked = (one for one in own if one.message.role in (Role.USER, Role.TOOL))
+        return all(one.origin is Origin.DELETED for one in asked)
 
 
 def run_memory_session(seed: int) -> tuple[str, Counter[str]]:
