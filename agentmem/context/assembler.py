@@ -92,9 +92,22 @@ class BranchView:
     def says_anything(self) -> bool:
         """Whether a prompt of it would show more than pins, which strict templates refuse alone."""
         messages = [stored for turn in self.turns for stored in turn.messages]
-        gone = replaced(messages) | unneeded(self.turns)
+        gone = replaced(messages) | self.unneeded
         told = (show(stored) for stored in messages if stored.position not in gone)
         return bool(self.summaries or self.hits) or not all(piece.is_silent for piece in told)
+
+    @property
+    def unneeded(self) -> frozenset[int]:
+        """
+        Positions of deleted messages that the prompt does without.
+
+        Where all else has left the window, the place of the last question is what there is to show.
+        """
+        gone = unneeded(self.turns)
+        positions = [stored.position for turn in self.turns for stored in turn.messages]
+        if not positions or positions[0] <= self.inherited + 1 or not gone.issuperset(positions):
+            return gone
+        return gone - {self.turns[-1].first}
 
     @property
     def messages(self) -> list[StoredMessage]:
@@ -177,7 +190,7 @@ class Assembler:
         layout = view.before.layout if view.before is not None else ()
         messages = view.messages
         gone = replaced(messages)
-        shown = shown_turns(view.turns, layout, gone, unneeded(view.turns))
+        shown = shown_turns(view.turns, layout, gone, view.unneeded)
         rounds, core = split_turn(shown[-1]) if shown else ([], ())
         return Draft(
             branch_id=view.branch_id,

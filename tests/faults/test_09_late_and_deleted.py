@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentmem import InvalidInputError, Memory, ToolCall
+from agentmem import Budget, InvalidInputError, Memory, Policy, ToolCall
 from agentmem.errors import TranscriptError
 from agentmem.testing import ScriptedModel
 from agentmem.types import Origin
@@ -79,3 +79,20 @@ def test_where_all_is_deleted_nothing_has_been_said(session):
         with pytest.raises(InvalidInputError, match="nothing has been said yet"):
             call()
     assert session.reply("two").prompt.messages[-1].text == "two"
+
+
+def test_a_deleted_question_behind_a_window_that_has_left_all_else_keeps_its_place():
+    policy = Policy(summarizer=None)
+    budget = Budget(context=60, reply=10, retrieved=0, summary=0)
+    with Memory.open("sqlite://", model=ScriptedModel(), policy=policy, budget=budget) as memory:
+        session = memory.session("s")
+        for number in range(10):
+            session.append("user", f"question {number} " + "word " * 20)
+            session.append("assistant", "answer " * 10)
+            session.assemble()
+        session.append("user", "last " + "word " * 35)
+        session.assemble()
+        session.delete_message(session.branch.head)
+
+        assert shown(session) == [("user", "[deleted]")]
+        assert session.check() == ()
