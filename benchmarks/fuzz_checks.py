@@ -12,7 +12,7 @@ from agentmem.config import Budget
 from agentmem.inference.call_arguments import Arguments
 from agentmem.inference.transcript import Calls, Traits, Transcript
 from agentmem.protocols import TokenCounter
-from agentmem.types import Message, Pin, Prompt, Role, Span, StoredMessage, Tier
+from agentmem.types import Message, Origin, Pin, Prompt, Role, Span, StoredMessage, Tier
 
 FAULTS = (
     "over_budget",
@@ -58,8 +58,13 @@ class Said:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the model is to speak next: not where its own answer stands last."""
-        last = self.messages[-1].message if self.messages else None
+        """
+        Whether the model is to speak next: not where its own answer stands last.
+
+        A question that is deleted is not asked any more, nor is its answer there.
+        """
+        left = [one.message for one in self.messages if one.origin is not Origin.DELETED]
+        last = left[-1] if left else None
         return last is None or last.role is not Role.ASSISTANT or bool(last.tool_calls)
 
 
