@@ -97,6 +97,8 @@ class ModelBranch:
         call_id = message.tool_call_id
         if call_id not in waiting:
             how, position = answers.get(call_id, (None, 0))
+            if origin is Origin.PROMOTED and (call_id in answers or waiting):
+                return replace(message, name=message.name or names.get(call_id, "tool")), origin
             if how is Origin.SYNTHETIC:
                 if origin is Origin.SAID:
                     origin = Origin.LATE if self._is_seen(position) else Origin.REPLACES
@@ -111,9 +113,8 @@ class ModelBranch:
         return message, origin
 
     def _is_seen(self, position):
-        """Tell whether a branch that was forked off may have shown what is at *position*."""
-        forks = (child.forked_at for child in self.children)
-        return position <= self.forked_at or any(at >= position for at in forks)
+        """Whether a prompt may have shown what is at *position*; none is logged here."""
+        return position <= self.forked_at and self.inherit is not Inherit.ALL
 
 
 @dataclass
