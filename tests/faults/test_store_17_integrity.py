@@ -152,7 +152,7 @@ def test_an_edit_behind_the_back_is_named(memory, path, name):
 @pytest.mark.parametrize("name", ["content", "middle deletion", "reorder", "forged insert", "role"])
 def test_a_check_without_the_chain_names_messages_that_are_not_what_was_stored(memory, path, name):
     edit(path, *EDITS[name])
-    positions = {one.position for one in trip(memory).check()}
+    positions = {getattr(one, "position", None) for one in trip(memory).check()}
 
     assert positions & {1, 2, 3, 4, 6}
 
