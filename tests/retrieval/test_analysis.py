@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentmem.retrieval.analysis import Analyzer, unspaced_share
@@ -117,10 +117,14 @@ def test_any_text_has_words(text):
 
 
 @given(st.text(alphabet=st.characters(categories=["Ll", "Lo"]), min_size=1, max_size=12))
-def test_a_text_is_found_by_itself(text):
+@example("a")
+@example("ª")
+@example("я")
+def test_a_text_is_found_by_itself_unless_it_is_stop_words_alone(text):
     asked = ANALYZER.query(text)
     found = set(terms(text))
-    assert all(found & set(same) for same in asked)
+    # A message such as "it is" keeps no terms: words that every message has would bury the others.
+    assert not found or all(found & set(same) for same in asked)
 
 
 def test_threads_stem_alike():

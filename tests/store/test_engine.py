@@ -5,7 +5,13 @@ import threading
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from agentmem.errors import DatabaseBusyError, DatabaseUrlError, StoreError
+from agentmem.errors import (
+    DamagedRowError,
+    DatabaseBusyError,
+    DatabaseUrlError,
+    InvalidInputError,
+    StoreError,
+)
 from agentmem.store import Store, engine
 from agentmem.store.failures import mask, translate
 from agentmem.store.urls import parse_url
@@ -145,14 +151,24 @@ def test_no_error_of_a_driver_comes_out(store):
         assert "\n" not in str(caught.value)
 
 
-def test_what_work_raises_comes_out_and_nothing_is_stored(store, scope, main):
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (RuntimeError("mine"), RuntimeError),
+        (KeyboardInterrupt("mine"), KeyboardInterrupt),
+        (InvalidInputError("mine"), InvalidInputError),
+        (KeyError("mine"), DamagedRowError),  # what reading a damaged value raises
+    ],
+)
+def test_what_work_raises_comes_out_and_nothing_is_stored(store, scope, main, raised, expected):
     def work(connection):
         connection.exec_driver_sql("UPDATE branch SET head = 7")
-        raise KeyError("mine")
+        raise raised
 
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(expected, match="mine") as caught:
         store.database.write(work)
 
+    assert caught.value is raised or caught.value.__cause__ is raised
     assert store.sessions.branch(scope, main).head == 0
 
 
