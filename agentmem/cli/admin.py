@@ -11,7 +11,7 @@ import typer
 
 from agentmem.cli.opening import open_to_change, open_to_read
 from agentmem.cli.options import Database, Namespace, SessionKey, User
-from agentmem.cli.output import AsJson, out
+from agentmem.cli.output import AsJson, json_value, out
 from agentmem.cli.tables import pin_table, plain, stale_table, user_table
 from agentmem.errors import InvalidInputError
 from agentmem.memory import Memory, Session
@@ -52,18 +52,20 @@ def pins(  # noqa: PLR0913 - one option each
     out.show(pin_table(pinned), pinned, as_json=as_json)
 
 
-def export(
+def export(  # noqa: PLR0913 - one option each
     file: Annotated[Path, typer.Argument(help="Where to write.")],
     database: Database = "sqlite:///agentmem.db",
     user: MaybeUser = None,
     namespace: Namespace = "default",
     *,
     session: Annotated[str | None, typer.Option(help="Only this session of the user.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a session, a user's sessions or a namespace, as JSON Lines with a checksum."""
     with open_to_read(database, namespace) as memory:
         moved = memory.export(file, user=user, key=session)
-    out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages → {file}"))
+    line = plain(f"{moved.sessions} sessions, {moved.messages} messages → {file}")
+    out.say(line, moved, as_json=as_json)
 
 
 def import_(
@@ -71,11 +73,14 @@ def import_(
     database: Database = "sqlite:///agentmem.db",
     user: MaybeUser = None,
     namespace: Namespace = "default",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Read an export into the namespace, whole or not at all; with --user, for that user."""
     with Memory.open(database, namespace=namespace) as memory:
         moved = memory.load(file, user=user)
-    out.print(plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}"))
+    line = plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}")
+    out.say(line, moved, as_json=as_json)
 
 
 def delete(  # noqa: PLR0913 - one option each
@@ -88,6 +93,7 @@ def delete(  # noqa: PLR0913 - one option each
     pin: Annotated[str | None, typer.Option(help="Only this pin, all versions.")] = None,
     subtask: Annotated[int | None, typer.Option(help="Only this subtask; its number.")] = None,
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a session with all that was said in it, or a part of it. There is no way back."""
     if sum(part is not None for part in (message, pin, subtask)) > 1:
@@ -96,9 +102,9 @@ def delete(  # noqa: PLR0913 - one option each
         found = memory.find(session, user=user)
         what, delete_it = _what_to_delete(memory, found, message, pin, subtask)
         if not yes:
-            typer.confirm(f"Delete {what}?", abort=True)
+            typer.confirm(f"Delete {what}?", abort=True, err=as_json)
         delete_it()
-    out.print(plain(f"{what} is deleted"))
+    out.say(plain(f"{what} is deleted"), {"deleted": what}, as_json=as_json)
 
 
 def _what_to_delete(
@@ -136,27 +142,25 @@ def purge(  # noqa: PLR0913 - one option each
     log_age = None if log_older_than is None else _age(log_older_than, "--log-older-than")
     how = "would be deleted" if dry_run else "are deleted"
     opened = open_to_read if dry_run else open_to_change
+    gone: Sequence[StaleSession] | None = None
+    num_accounts: int | None = None
     with opened(database, namespace) as memory:
         if age is not None:
-            gone = _purged(memory, age, dry_run=dry_run, is_asked=not yes)
-            out.show(stale_table(gone), gone, as_json=as_json)
-            if not as_json:
-                out.print(f"{len(gone)} sessions {how}{f', of {_users(gone)}' if gone else ''}")
+            gone = memory.purge(age, dry_run=True)
+            if gone and not dry_run:
+                question = f"Delete {len(gone)} sessions of {_users(gone)} for good?"
+                _ = yes or typer.confirm(question, abort=True, err=as_json)
+                gone = memory.purge(age)
         if log_age is not None:
-            num = memory.purge_log(log_age, dry_run=dry_run)
-            out.print(f"{num} accounts of prompts {how}")
-
-
-def _purged(
-    memory: Memory, age: timedelta, *, dry_run: bool, is_asked: bool
-) -> Sequence[StaleSession]:
-    found = memory.purge(age, dry_run=True)
-    if dry_run or not found:
-        return found
-    if is_asked:
-        question = f"Delete {len(found)} sessions of {_users(found)} for good?"
-        typer.confirm(question, abort=True)
-    return memory.purge(age)
+            num_accounts = memory.purge_log(log_age, dry_run=dry_run)
+    if as_json:
+        json_value({"sessions": gone, "accounts": num_accounts, "is_dry_run": dry_run})
+        return
+    if gone is not None:
+        out.print(stale_table(gone))
+        out.print(f"{len(gone)} sessions {how}{f', of {_users(gone)}' if gone else ''}")
+    if num_accounts is not None:
+        out.print(f"{num_accounts} accounts of prompts {how}")
 
 
 def _users(found: Sequence[StaleSession]) -> str:

@@ -19,7 +19,7 @@ from agentmem.cli.options import (
     SessionKey,
     User,
 )
-from agentmem.cli.output import AsJson, out, take_any_encoding
+from agentmem.cli.output import AsJson, beside, json_value, out, take_any_encoding
 from agentmem.cli.search import index, search
 from agentmem.cli.tables import (
     audit_table,
@@ -84,11 +84,16 @@ def demo(
     model: ModelName = _DEFAULT_MODEL,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Plan a trip with the real model, and account for every token of it."""
     from agentmem.cli.demo import run_demo  # noqa: PLC0415 - loads torch, which takes seconds
 
-    run_demo(out, database, model, InferenceConfig(device=device, dtype=dtype))
+    config = InferenceConfig(device=device, dtype=dtype)
+    replies = run_demo(beside(as_json=as_json), database, model, config)
+    if as_json:
+        json_value(replies)
 
 
 @app.command()
@@ -105,6 +110,7 @@ def chat(  # noqa: PLR0913 - one option each
     seed: Annotated[int | None, typer.Option(help="Of the sampling.")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Talk to the model; what you say is kept and goes on next time."""
     budget = Budget(context=context, reply=max_tokens)
@@ -116,10 +122,11 @@ def chat(  # noqa: PLR0913 - one option each
 
     # The database first: nobody should wait for a model to be told of a typo in a URL.
     with Memory.open(database):
-        loaded = load_model(out, model, config)
+        loaded = load_model(beside(as_json=as_json), model, config)
     try:
         with Memory.open(database, model=loaded, budget=budget) as memory:
-            run_chat(out, memory.session(session, user=user), pins, sampling)
+            found = memory.session(session, user=user)
+            run_chat(beside(as_json=as_json), found, pins, sampling, as_json=as_json)
     finally:
         loaded.close()
 
@@ -203,31 +210,35 @@ def check(  # noqa: PLR0913 - one option each
 
 
 @app.command("head")
-def head_(
+def head_(  # noqa: PLR0913 - one option each
     session: SessionKey,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     *,
     key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the head of a session's hash chain, to be kept elsewhere for check --head."""
     with open_to_read(database, namespace) as memory:
-        out.print(memory.find(session, user=user).head(key=key), soft_wrap=True)
+        found = memory.find(session, user=user).head(key=key)
+    out.say(plain(found), {"session": session, "head": found}, as_json=as_json)
 
 
 @db.command("upgrade")
-def db_upgrade(database: Database = "sqlite:///agentmem.db") -> None:
+def db_upgrade(database: Database = "sqlite:///agentmem.db", *, as_json: AsJson = False) -> None:
     """Bring the tables to this version's; an empty database is given them."""
     before = current(database)
     after = upgrade(database)
-    out.print(f"{before or 'empty'} → {after}" if before != after else f"already at {after}")
+    _say_moved(before, after, as_json=as_json)
 
 
 @db.command("current")
-def db_current(database: Database = "sqlite:///agentmem.db") -> None:
+def db_current(database: Database = "sqlite:///agentmem.db", *, as_json: AsJson = False) -> None:
     """Show the revision of the tables."""
-    out.print(_there(database) or "empty")
+    found = _there(database)
+    value = {"revision": found, "newest": revisions()[-1]}
+    out.say(plain(found or "empty"), value, as_json=as_json)
 
 
 @db.command("downgrade")
@@ -236,6 +247,7 @@ def db_downgrade(
     database: Database = "sqlite:///agentmem.db",
     *,
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Take the tables back to an older revision, for an older agentmem."""
     known = ("base", *revisions())
@@ -243,15 +255,23 @@ def db_downgrade(
         raise InvalidInputError(f"there is no revision {revision!r}: it is one of {known}")
     before = _there(database)
     if before is None or before == revision:
-        out.print(f"already at {before or 'empty'}")
+        _say_moved(before, before, as_json=as_json)
         return
     if not yes:
         typer.confirm(
             f"Go back from {before} to {revision}? "
             "What only newer tables and columns hold is deleted.",
             abort=True,
+            err=as_json,
         )
-    out.print(f"{before} → {downgrade(database, revision) or 'empty'}")
+    _say_moved(before, downgrade(database, revision), as_json=as_json)
+
+
+def _say_moved(before: str | None, after: str | None, *, as_json: bool) -> None:
+    """Print from which revision to which a database was brought."""
+    here = after or "empty"
+    line = f"{before or 'empty'} → {here}" if before != after else f"already at {here}"
+    out.say(plain(line), {"before": before, "after": after}, as_json=as_json)
 
 
 def _there(database: str) -> str | None:

@@ -139,9 +139,9 @@ def kv_line(usage: KVUsage) -> str:
     )
 
 
-def run_demo(console: Console, database: str, name: str, config: InferenceConfig) -> None:
+def run_demo(console: Console, database: str, name: str, config: InferenceConfig) -> list[Reply]:
     """
-    Play the travel agent's conversation into *database*.
+    Play the travel agent's conversation into *database*, and return its replies.
 
     Raises:
         AgentMemError: the database or the model cannot be opened.
@@ -150,10 +150,12 @@ def run_demo(console: Console, database: str, name: str, config: InferenceConfig
     with Memory.open(database) as memory:
         key = _unused_key(memory, script.session)
     model = load_model(console, name, config)
+    play = Play(console=console, database=database, model=model, script=script, key=key)
     try:
-        Play(console=console, database=database, model=model, script=script, key=key).run()
+        play.run()
     finally:
         model.close()
+    return play.replies
 
 
 def _unused_key(memory: Memory, wanted: str) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 _PIPED_WIDTH: Final = 100_000
 _SPELLED: Final = {"→": "->", "←": "<-", "…": "..."}
@@ -30,12 +31,34 @@ class _Output(Console):
     def show(self, table: Table, value: object, *, as_json: bool) -> None:
         """Print *value* as JSON, or else its *table*."""
         if as_json:
-            typer.echo(json.dumps(to_plain(value), indent=2))
+            json_value(value)
         else:
             self.print(table)
 
+    def say(self, line: Text, value: object, *, as_json: bool) -> None:
+        """Print *value* as JSON, or else the *line* that says it."""
+        if as_json:
+            json_value(value)
+        else:
+            self.print(line, soft_wrap=True)
+
 
 out = _Output()
+
+
+def beside(*, as_json: bool) -> Console:
+    """Return where progress and remarks are printed: not among what is read as JSON."""
+    return Console(stderr=True) if as_json else out
+
+
+def json_value(value: object) -> None:
+    """Print *value* as JSON for a reader."""
+    typer.echo(json.dumps(to_plain(value), indent=2))
+
+
+def json_line(value: object) -> None:
+    """Print *value* as one line of JSON Lines, at once."""
+    typer.echo(json.dumps(to_plain(value)))
 
 
 def to_plain(value: object) -> Any:

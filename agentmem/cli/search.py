@@ -6,7 +6,7 @@ import typer
 
 from agentmem.cli.opening import open_to_change, open_to_read, open_to_search
 from agentmem.cli.options import Database, EmbedderName, Lexical, Namespace, SessionKey, User
-from agentmem.cli.output import AsJson, out
+from agentmem.cli.output import AsJson, beside, out
 from agentmem.cli.tables import hit_table, plain, status_table
 from agentmem.protocols import Retriever
 
@@ -38,7 +38,7 @@ def search(  # noqa: PLR0913 - Typer makes an option of each parameter
     # The session first: nobody should wait for a model to be told of a typo in a name.
     with open_to_read(database, namespace) as memory:
         memory.find(session, user=user)
-    retriever = _load(embedder, lexical=lexical)
+    retriever = _load(embedder, lexical=lexical, as_json=as_json)
     with open_to_search(database, namespace, retriever) as memory:
         is_ready = memory.wait_for_index(max(0.0, wait))
         hits = memory.find(session, user=user).search(query, limit=limit, everywhere=everywhere)
@@ -66,7 +66,7 @@ def index_status(  # noqa: PLR0913 - Typer makes an option of each parameter
     """Show how far a session, or all sessions of a user, can be searched."""
     # The database first: no model is loaded for a typo in a URL.
     open_to_read(database, namespace).close()
-    retriever = _load(embedder, lexical=lexical)
+    retriever = _load(embedder, lexical=lexical, as_json=as_json)
     with open_to_search(database, namespace, retriever) as memory:
         status = memory.index_status(user=user, key=session)
     out.show(status_table(status), status, as_json=as_json)
@@ -88,17 +88,17 @@ def index_rebuild(  # noqa: PLR0913 - Typer makes an option of each parameter
     from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - see above
 
     open_to_change(database, namespace).close()
-    retriever = _load(embedder, lexical=lexical)
+    retriever = _load(embedder, lexical=lexical, as_json=as_json)
     with open_to_search(database, namespace, retriever) as memory:
-        status = rebuild(out, memory, user, session)
+        status = rebuild(beside(as_json=as_json), memory, user, session)
     out.show(status_table(status), status, as_json=as_json)
 
 
-def _load(embedder: str | None, *, lexical: bool) -> Retriever:
+def _load(embedder: str | None, *, lexical: bool, as_json: bool) -> Retriever:
     # It needs the extra `retrieval`, which other commands do without.
     from agentmem.retrieval import HybridRetriever  # noqa: PLC0415 - see above
 
     if lexical:
         return HybridRetriever()
-    with out.status("loading the embedder"):
+    with beside(as_json=as_json).status("loading the embedder"):
         return HybridRetriever.load(embedder)
