@@ -5,10 +5,11 @@ Where Alembic enters: on the caller's connection, or from its own command line i
 """
 
 from alembic import context
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, delete, insert
 
+from agentmem.store.compatibility import COMPATIBILITY_TABLE, stamped
 from agentmem.store.pg_vectors import PREFIX
-from agentmem.store.schema import Base, add_postgres_options
+from agentmem.store.schema import Base, CompatibilityRow, add_postgres_options
 
 
 def is_ours(name, kind, _parents):
@@ -30,6 +31,18 @@ def migrate(connection: Connection) -> None:
     )
     with context.begin_transaction():
         context.run_migrations()
+        keep_oldest_code(connection)
+
+
+def keep_oldest_code(connection: Connection) -> None:
+    """Keep the oldest revision whose code may use the tables: the newest that breaks older code."""
+    here = stamped(connection)
+    if here is None or not connection.dialect.has_table(connection, COMPATIBILITY_TABLE):
+        return
+    passed = context.script.iterate_revisions(here, "base")
+    oldest = next(one.revision for one in passed if getattr(one.module, "breaks_older_code", True))
+    connection.execute(delete(CompatibilityRow))
+    connection.execute(insert(CompatibilityRow), {"oldest": oldest})
 
 
 given = context.config.attributes.get("connection")

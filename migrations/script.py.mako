@@ -11,6 +11,7 @@ revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = ${repr(branch_labels)}
 depends_on = ${repr(depends_on)}
+breaks_older_code = True  # see README.md before this becomes False
 
 
 def upgrade():

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,8 +22,15 @@ from sqlalchemy.pool import NullPool, StaticPool
 from agentmem.config import DatabaseConfig
 from agentmem.errors import DatabaseUrlError, ReadOnlyDatabaseError, StoreError
 from agentmem.machine.forks import hold_in_fork
+from agentmem.store.compatibility import SchemaWatch
 from agentmem.store.damage import guarded
-from agentmem.store.failures import is_transient, is_unprepared, one_line, translated
+from agentmem.store.failures import (
+    is_stale_plan,
+    is_transient,
+    is_unprepared,
+    one_line,
+    translated,
+)
 from agentmem.store.file_identity import FileIdentity
 from agentmem.store.postgres import PostgresSetup
 from agentmem.store.sqlite import ReadOnlyFile, set_up
@@ -138,7 +145,12 @@ class Database:
             agentmem_write=True, **_READ_WRITE if is_postgres else {}
         )
         self._soon = self._writer.execution_options(agentmem_soon=True)
+        self._schema: SchemaWatch | None = None
         hold_in_fork(self)
+
+    def watch_schema(self) -> None:
+        """Refuse to go on with tables that another process migrates to what this cannot use."""
+        self._schema = SchemaWatch()
 
     def _postgres_engine(self, url: URL) -> Engine:
         config = self._config
@@ -276,11 +288,21 @@ class Database:
                     return self._once(engine, work)
                 except DBAPIError as error:
                     if not is_transient(error) or time.monotonic() > deadline:
+                        self._look_at_schema(engine)
                         raise
+                    if is_stale_plan(error):
+                        self._engine.dispose()  # other connections have prepared it too
                     if self._postgres is not None and is_unprepared(error):
                         self._postgres.prepare_nothing()
             attempt += 1
             time.sleep(random.uniform(0, min(0.05, 0.001 * 2**attempt)))  # noqa: S311 - jitter
+
+    def _look_at_schema(self, engine: Engine) -> None:
+        """Raise if a statement may have failed because the tables are not those of before."""
+        if self._schema is not None:
+            self._schema.look_again()
+            with suppress(DBAPIError):
+                self._once(engine, lambda _: None)
 
     def _once(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         watched = None if engine is self._reader else self._file
@@ -289,6 +311,8 @@ class Database:
                 watched.check(connection.info)
             transaction = connection.begin()
             try:
+                if self._schema is not None:
+                    self._schema.check(connection)
                 result = guarded(connection, work)
             except BaseException:
                 transaction.rollback()

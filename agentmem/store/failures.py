@@ -23,6 +23,7 @@ _POSTGRES_BUSY: Final = {"40001", "40P01", "55P03", "57014"}
 _POSTGRES_GONE: Final = "23503"
 _POSTGRES_UNPREPARED: Final = {"26000", "42P05"}
 _POSTGRES_TIMED_OUT: Final = "57014"
+_POSTGRES_UNSUPPORTED: Final = "0A000"
 _POSTGRES_NO_DATABASE: Final = {"3D000", "28P01", "28000"}
 
 
@@ -48,13 +49,18 @@ def is_transient(error: exc.DBAPIError) -> bool:
     """
     if _code(error) == _POSTGRES_TIMED_OUT:
         return False
-    is_lost = _code(error) == _POSTGRES_GONE or is_unprepared(error)
+    is_lost = _code(error) == _POSTGRES_GONE or is_unprepared(error) or is_stale_plan(error)
     return error.connection_invalidated or _is_busy(error) or is_lost
 
 
 def is_unprepared(error: exc.DBAPIError) -> bool:
     """Whether a prepared statement was not the one of this client: the session is shared."""
     return _code(error) in _POSTGRES_UNPREPARED
+
+
+def is_stale_plan(error: exc.DBAPIError) -> bool:
+    """Whether a prepared statement would return columns of other types since a migration."""
+    return _code(error) == _POSTGRES_UNSUPPORTED and "cached plan" in str(error.orig)
 
 
 def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:

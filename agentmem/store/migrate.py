@@ -14,41 +14,35 @@ from typing import Final, Literal
 from sqlalchemy import URL, Connection, inspect, text
 
 from agentmem.errors import DatabaseUrlError, SchemaVersionError
+from agentmem.store.compatibility import (
+    REVISIONS,
+    VERSION_TABLE,
+    head,
+    is_newer,
+    require_known,
+    require_usable,
+    revisions,
+    stamped,
+)
 from agentmem.store.engine import bare_engine
 from agentmem.store.failures import one_line, translated
 from agentmem.store.sqlite import ReadOnlyFile, check_writable, create_private, has_content
 from agentmem.store.urls import is_file, is_memory, parse_url, place_of
 
-REVISIONS: Final = (
-    "0001",
-    "0002",
-    "0003",
-    "0004",
-    "0005",
-    "0006",
-    "0007",
-    "0008",
-    "0009",
-    "0010",
-    "0011",
-)
-"""All migrations, oldest first. Kept here so that opening a database does not parse them."""
-
 _LOCK: Final = 0x6167656E746D656D  # "agentmem"
-_VERSION_TABLE: Final = "alembic_version"
-_VERSIONS: Final = text("SELECT version_num FROM alembic_version")
+__all__ = [
+    "REVISIONS",
+    "create_tables",
+    "current",
+    "downgrade",
+    "ensure_current",
+    "exists",
+    "head",
+    "revisions",
+    "upgrade",
+]
 
 Direction = Literal["upgrade", "downgrade"]
-
-
-def head() -> str:
-    """Name the revision that this package reads and writes."""
-    return REVISIONS[-1]
-
-
-def revisions() -> tuple[str, ...]:
-    """Name all revisions that this package knows, oldest first."""
-    return REVISIONS
 
 
 def current(url: str) -> str | None:
@@ -97,26 +91,18 @@ def downgrade(url: str, revision: str) -> str | None:
 
 def ensure_current(url: URL, *, create: bool = True) -> None:
     """
-    Create the tables in an empty database; refuse any other that is not at `head()`.
+    Create the tables in an empty database; refuse any other that this code cannot use.
 
     Raises:
         DatabaseUrlError: there is no database, and none is to be created.
         SchemaVersionError: the database is older or newer, or of something else.
         StoreError: it cannot be opened.
     """
-    expected = head()
-    found = _look(url)
+    found = _look(url, for_use=True)
     if found is None:
         if not create:
             raise DatabaseUrlError(f"there is no database of agentmem at {place_of(url)}")
         _migrate(url, "head", "upgrade")
-    elif found != expected:
-        raise SchemaVersionError(
-            f"the database {place_of(url)} is at revision {found} and this agentmem needs "
-            f"{expected}: run `agentmem db upgrade --database {place_of(url)}`",
-            found=found,
-            expected=expected,
-        )
 
 
 def _lasting(text: str) -> URL:
@@ -147,7 +133,7 @@ def _step(connection: Connection, revision: str, direction: Direction) -> None:
         ) from error
 
 
-def _look(url: URL) -> str | None:
+def _look(url: URL, *, for_use: bool = False) -> str | None:
     path = Path(url.database or "")
     # A file is not made for being looked for.
     if is_file(url) and not has_content(path):
@@ -157,7 +143,10 @@ def _look(url: URL) -> str | None:
         with translated(place_of(url)):
             engine = bare_engine(url, reader=reader)
             with engine.connect() as connection:
-                return _revision(connection)
+                found = _revision(connection)
+                if for_use and found is not None:
+                    require_usable(connection, found)
+                return found
     finally:
         if reader is not None:
             reader.close()
@@ -177,7 +166,9 @@ def _migrate(url: URL, revision: str, direction: Direction) -> str:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             # Asked again under the lock: another process may have been first.
-            _revision(connection)
+            found = _revision(connection)
+            if direction == "upgrade" and revision == "head" and is_newer(found):
+                return str(found)
             _step(connection, revision, direction)
             return _revision(connection) or "base"
     finally:
@@ -188,22 +179,16 @@ def _revision(connection: Connection) -> str | None:
     """Read the revision, and make sure that it is one of ours."""
     place = place_of(connection.engine.url)
     tables = set(inspect(connection).get_table_names())
-    rows = sorted(connection.scalars(_VERSIONS)) if _VERSION_TABLE in tables else []
-    others = sorted(tables - {_VERSION_TABLE})
+    found = stamped(connection) if VERSION_TABLE in tables else None
+    others = sorted(tables - {VERSION_TABLE})
     # The way back to nothing leaves the table of the revision, without one.
-    if others and not rows:
+    if others and found is None:
         raise SchemaVersionError(
             f"the database {place} holds the tables of something else "
             f"({', '.join(others[:5])}): give agentmem a database of its own",
             found=None,
             expected=head(),
         )
-    found = ", ".join(rows) or None
-    if found is not None and found not in REVISIONS:
-        raise SchemaVersionError(
-            f"the database {place} is at revision {found}, which this agentmem does not know "
-            f"(its newest is {head()}): install a newer agentmem; nothing was changed",
-            found=found,
-            expected=head(),
-        )
+    if found is not None:
+        require_known(connection, found)
     return found

@@ -254,6 +254,14 @@ class TruncationRow(Base):
     ranges: Mapped[str | None]
 
 
+class CompatibilityRow(Base):
+    """The oldest revision whose code may use the tables as they are; one row."""
+
+    __tablename__ = "compatibility"
+
+    oldest: Mapped[str] = mapped_column(primary_key=True)
+
+
 def add_postgres_options() -> None:
     """
     Say of the tables what holds on PostgreSQL alone, for whoever compares them with a database.

@@ -87,6 +87,7 @@ class Store:
             is_made = (config is None or config.create) and not read_only
             ensure_current(parsed, create=is_made)
             database = Database(parsed, config, read_only=read_only)
+            database.watch_schema()
         return cls(database, clock=clock)
 
     def close(self) -> None:

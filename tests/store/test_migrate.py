@@ -245,7 +245,11 @@ def test_an_installed_package_carries_its_migrations(tmp_path):
 
 def test_a_newer_database_is_refused_and_not_touched(new_url, execute):
     upgrade(new_url)
-    execute(new_url, "UPDATE alembic_version SET version_num = '9999'")
+    execute(
+        new_url,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "UPDATE compatibility SET oldest = '9998'",
+    )
 
     for attempt in (Store.open, upgrade, current):
         with pytest.raises(SchemaVersionError, match="9999") as caught:
