@@ -6,18 +6,17 @@ recycling of its log, which are the server's business.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, bindparam, cast, delete, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from agentmem.errors import InvalidInputError
 from agentmem.store.branches import find_branch, find_branches, hand_up_age, lineage
 from agentmem.store.chain import add_event, message_digest
 from agentmem.store.codec import decode, encode
-from agentmem.store.damage import UNREADABLE
 from agentmem.store.engine import Database
+from agentmem.store.losses import content_of, insert_lost, link_of, loss, restore_place
 from agentmem.store.pin_chain import digests_of, made_from, note_pins
 from agentmem.store.pin_rows import lock_pins
 from agentmem.store.schema import (
@@ -244,39 +243,48 @@ def _empty(connection: Connection, branch_id: int, position: int) -> int:
 
     Of one that is missing there may be a row whose position is none: its text goes too.
     """
-    place = (MessageRow.branch_id == branch_id, MessageRow.position == position)
-    rows = connection.execute(select(MessageRow.__table__).where(*place)).all()
+    place = select(MessageRow.__table__).where(
+        MessageRow.branch_id == branch_id, MessageRow.position == position
+    )
+    row = connection.execute(place).first()
+    if row is None:
+        restore_place(connection, branch_id, position)
+        row = connection.execute(place).first()
     dense = (branch_id, position, position)
-    (stored,) = read_all(connection, rows, decode, dense)
+    (stored,) = read_all(connection, [] if row is None else [row], decode, dense)
     emptied = {**encode(_emptied(stored.message)), "origin": Origin.DELETED.value}
-    if stored.origin is Origin.DAMAGED:
-        emptied |= {"created_at": stored.created_at, "stored_at": None}
-    if rows:
-        _write_emptied(connection, rows[0], emptied)
+    if stored.origin is not Origin.DAMAGED and row is not None:
+        _write_emptied(connection, row, emptied)
         return stored.id
-    head = select(BranchRow.head).where(BranchRow.id == branch_id).scalar_subquery()
-    place_of = MessageRow.position
-    # SQLite may hold a fraction.
-    is_nowhere = or_(place_of < 1, place_of > head, place_of != cast(place_of, place_of.type))
-    connection.execute(delete(MessageRow).where(MessageRow.branch_id == branch_id, is_nowhere))
-    added = insert(MessageRow).values(branch_id=branch_id, position=position, **emptied)
-    return int(connection.execute(added.returning(MessageRow.id)).scalar_one())
+    emptied |= {"created_at": stored.created_at, "stored_at": None}
+    if row is not None:
+        _write_emptied(connection, row, emptied, is_lost=True)
+        return stored.id
+    added = insert_lost(connection, branch_id, position, emptied)
+    _note(connection, connection.execute(place).one(), emptied, is_lost=True)
+    return added
 
 
-def _write_emptied(connection: Connection, row: AnyRow, emptied: dict[str, Any]) -> None:
+def _write_emptied(
+    connection: Connection, row: AnyRow, emptied: dict[str, Any], *, is_lost: bool = False
+) -> None:
     """Write what is left of a message; the hash of what it said stays, the nonce goes with it."""
     columns = row._asdict()
-    sealed = row.sealed
-    if not isinstance(sealed, bytes):
-        # Of a row that cannot be read there may be no hash; what is left of it has one.
-        with suppress(*UNREADABLE):
-            sealed = message_digest(row.nonce, columns)
-        if not isinstance(sealed, bytes):
-            sealed = message_digest(None, {**columns, **emptied})
+    sealed = content_of(row) or message_digest(None, {**columns, **emptied})
     gone = {**emptied, "nonce": None, "sealed": sealed}
     connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(**gone))
-    left = message_digest(None, {**columns, **emptied}).hex()
-    add_event(connection, row.branch_id, DELETED_EVENT, {"position": row.position, "left": left})
+    _note(connection, row, emptied, is_lost=is_lost)
+
+
+def _note(connection: Connection, row: AnyRow, emptied: dict[str, Any], *, is_lost: bool) -> None:
+    """Note a deletion in the branch's chain."""
+    left = message_digest(None, {**row._asdict(), **emptied}).hex()
+    note: dict[str, object] = {"position": row.position, "left": left}
+    if is_lost:
+        link, said = loss(connection, row.branch_id, row.position, link_of(row))
+        connection.execute(update(MessageRow).where(MessageRow.id == row.id).values(link=link))
+        note |= said
+    add_event(connection, row.branch_id, DELETED_EVENT, note)
 
 
 def _forget_pinned(connection: Connection, holder: int, position: int) -> None:

@@ -100,7 +100,7 @@ class Heads:
                 if not known or not hmac.compare_digest(_written(places, links, key), head):
                     problem = f"its chain has never passed the head {head.rpartition(':')[2][:12]}…"
                     findings.say(BranchId(rows[0].id), None, problem)
-            return tuple(findings.found)
+            return (*findings.found, *findings.lost)
 
         return self._database.read(work)
 

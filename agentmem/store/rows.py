@@ -28,6 +28,7 @@ from agentmem.store.codec import decode, encode
 from agentmem.store.columns import UtcDateTime
 from agentmem.store.damage import UNREADABLE, check_row, damaged
 from agentmem.store.ledger_codec import check_info, to_info, to_records
+from agentmem.store.losses import link_of
 from agentmem.store.schema import (
     AssemblyRow,
     BranchRow,
@@ -119,8 +120,17 @@ def exported(connection: Connection, table: Table, row: Any) -> dict[str, Any]:
         if table.name != "message":
             raise
         stored = stand_in(connection, row)
-        times = {"created_at": stored.created_at.isoformat(), "stored_at": None}
-        return {**plain, **encode(stored.message), "origin": stored.origin.value, **times}
+        link = link_of(row)
+        kept = {
+            "origin": stored.origin.value,
+            "created_at": stored.created_at.isoformat(),
+            "stored_at": None,
+            # What it said is not there to be hashed, so only the link goes on with the chain.
+            "link": None if link is None else _plain(link),
+            "nonce": None,
+            "sealed": None,
+        }
+        return {**plain, **encode(stored.message), **kept}
     except UNREADABLE as error:
         raise damaged(table.name, row, None, f"{type(error).__name__}: {error}") from error
     return plain

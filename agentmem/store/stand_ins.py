@@ -87,6 +87,22 @@ def stand_in(connection: Connection, row: Any) -> StoredMessage:
     )
 
 
+def is_stand_in(stored: StoredMessage) -> bool:
+    """Whether a message says what a stand-in in its place does, and nothing else."""
+    message = stored.message
+    plain = Message(
+        role=message.role,
+        parts=(_said(stored.position),),
+        tool_calls=tuple(ToolCall(id=call.id, name=call.name) for call in message.tool_calls),
+        tool_call_id=message.tool_call_id,
+    )
+    return message == plain
+
+
+def _said(position: int) -> TextPart:
+    return TextPart(text=f"[message {position} is damaged and cannot be read]")
+
+
 def _missing(
     connection: Connection, branch_id: int, first: int, last: int
 ) -> Iterator[StoredMessage]:
@@ -130,7 +146,7 @@ def _stand_in(  # noqa: PLR0913 - the fields of a message
 
 
 def _message(connection: Connection, branch_id: int, position: int, role: object) -> Message:
-    text = TextPart(text=f"[message {position} is damaged and cannot be read]")
+    text = _said(position)
     place = {"branch": branch_id, "place": position}
     made = [
         row

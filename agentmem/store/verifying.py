@@ -6,6 +6,7 @@ Everything is read in one transaction and nothing is written. What is found is t
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +21,9 @@ from agentmem.store.chain import (
     message_digest,
 )
 from agentmem.store.codec import decode
+from agentmem.store.damage import UNREADABLE
 from agentmem.store.deletion import DELETED_EVENT
+from agentmem.store.losses import LOST, NEXT, content_of, is_marked, link_of
 from agentmem.store.pin_chain import EVENT as PINS_EVENT
 from agentmem.store.pin_chain import VERSIONS, digest_of
 from agentmem.store.schema import (
@@ -68,15 +71,23 @@ _PINS: Final = VERSIONS.where(
     PinRow.session_id == bindparam("session"), PinRow.scope != PinScope.USER.value
 )
 
+_ANY: Final = "*"
+"""In the place of the hash of an entry: there is none to compare it with."""
+
 Place = tuple[int, int]
 """How many messages and events of a branch stand before a link."""
 
 
 @dataclass
 class Findings:
-    """What was found, and the links that the chain passes through, as they are computed anew."""
+    """
+    What was found, and the links that the chain passes through, as they are computed anew.
+
+    *lost* is what was damaged before it was imported, and says so itself.
+    """
 
     found: list[Discrepancy] = field(default_factory=list)
+    lost: list[Discrepancy] = field(default_factory=list)
     passed: dict[int, dict[Place, bytes]] = field(default_factory=dict)
     at_position: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
     pins: set[str] = field(default_factory=set)
@@ -85,6 +96,11 @@ class Findings:
         """Add one discrepancy."""
         one = Discrepancy(branch_id=BranchId(branch_id), position=position, problem=problem)
         self.found.append(one)
+
+    def lose(self, branch_id: int, position: int, problem: str) -> None:
+        """Add what was lost before."""
+        one = Discrepancy(branch_id=BranchId(branch_id), position=position, problem=problem)
+        self.lost.append(one)
 
 
 def verify_session(
@@ -175,13 +191,14 @@ class _BranchCheck:
         self._branch = branch
         self._keep = keep
         self._num_events = 0
+        self._bridge: str | None = None
         self._passed: dict[Place, bytes] = {}
         findings.passed[branch.id] = self._passed
 
     def run(self, begin: bytes, *, integrity: bool) -> None:
         keys = {"branch": self._branch.id}
         events = self._connection.execute(_EVENTS, keys).all()
-        left = _left_after_deletion(events)
+        left = _deletions(events)
         waiting = iter(events)
         event = next(waiting, None)
         link: bytes | None = begin
@@ -208,7 +225,7 @@ class _BranchCheck:
         branch, keys = self._branch, {"branch": self._branch.id}
         if newest != branch.head:
             self._say(None, f"there are messages up to {newest}, and it counts {branch.head}")
-        if integrity and link != branch.chain:
+        if integrity and link != branch.chain and self._bridge is None:
             self._say(None, "its newest entry is not the one that its chain ends with")
         num_open = self._connection.execute(_NUM_OPEN, keys).scalar_one()
         if num_open != branch.open_calls:
@@ -218,41 +235,58 @@ class _BranchCheck:
                 self._say(None, f"a summary covers {row.first} to {row.last}, which are not there")
 
     def _message(
-        self, row: AnyRow, link: bytes | None, left: Mapping[int, str], *, integrity: bool
+        self,
+        row: AnyRow,
+        link: bytes | None,
+        deletions: Mapping[int, Mapping[str, Any]],
+        *,
+        integrity: bool,
     ) -> bytes | None:
         try:
             decode(row)
         except StoreError as error:
             self._say(row.position, f"cannot be read: {error}")
-        columns = {name: getattr(row, name) for name in MESSAGE_COLUMNS}
-        if row.sealed is None:
-            content = message_digest(row.nonce, columns)
-        else:
-            content = row.sealed
-            is_left = left.get(row.position) == message_digest(None, columns).hex()
+        content, stored = content_of(row), link_of(row)
+        deletion = deletions.get(row.position, {})
+        if row.sealed is not None:
+            columns = {name: getattr(row, name) for name in MESSAGE_COLUMNS}
+            is_left = deletion.get("left") == _digest(columns)
             if integrity and not (is_left and row.origin == Origin.DELETED):
                 self._say(row.position, "was not deleted, or is not what its deletion left")
-        if follow(link, content) == row.link:
-            return follow(link, content)
-        is_known = link is not None or integrity
-        if is_known:
+        if self._follows(link, content or b"", stored):
+            return stored
+        if row.sealed is not None and deletion.get(LOST) is True:
+            # Its deletion says that what it had said could not be read.
+            self._bridge = str(deletion.get(NEXT, "")) if stored is None else None
+        elif is_marked(row):
+            if stored is None:
+                self._bridge = _ANY
+                said = "is lost with its link, so that nothing proves what is behind it"
+                self._findings.lose(self._branch.id, row.position, said)
+        elif link is not None or integrity:
             self._say(row.position, "is not what was stored here, or does not follow what was")
-        return bytes(row.link) if row.link is not None else None
+        return stored
+
+    def _follows(self, link: bytes | None, content: bytes, stored: bytes | None) -> bool:
+        """Whether an entry is the one that was chained here, also behind one that was lost."""
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None and stored is not None:
+            return bridge in {_ANY, content.hex()}
+        return follow(link, content) == stored
 
     def _event(
         self, event: AnyRow, link: bytes | None, _expected: int, *, integrity: bool
     ) -> bytes | None:
         self._num_events += 1
-        found = follow(link, event_digest(event.at, event.kind, event.content))
-        if integrity and found != event.link:
+        content, stored = event_digest(event.at, event.kind, event.content), link_of(event)
+        if not self._follows(link, content, stored) and integrity:
             self._say(None, f"event {self._num_events} ({event.kind}) does not follow what was")
         if event.kind == PINS_EVENT:
             changes = _content(event)
             self._findings.pins |= set(changes.get("added", ()))
             self._findings.pins -= set(changes.get("removed", ()))
-        link = bytes(event.link)
-        self._pass(event.at - self._branch.forked_at, link)
-        return link
+        self._pass(event.at - self._branch.forked_at, stored)
+        return stored
 
     def _pass(self, num_messages: int, link: bytes | None) -> None:
         place = (num_messages, self._num_events)
@@ -263,12 +297,18 @@ class _BranchCheck:
         self._findings.say(self._branch.id, position, problem)
 
 
-def _left_after_deletion(events: Any) -> dict[int, str]:
-    """Return the hash of what each deletion left, by position; the last deletion counts."""
+def _deletions(events: Any) -> dict[int, dict[str, Any]]:
+    """Return what was noted of each deletion, by position; the last one counts."""
     contents: Iterator[dict[str, Any]] = (
         _content(event) for event in events if event.kind == DELETED_EVENT
     )
-    return {one["position"]: one["left"] for one in contents if "position" in one}
+    return {one["position"]: one for one in contents if isinstance(one.get("position"), int)}
+
+
+def _digest(columns: Mapping[str, Any]) -> str | None:
+    with suppress(*UNREADABLE):
+        return message_digest(None, columns).hex()
+    return None
 
 
 def _content(event: AnyRow) -> dict[str, Any]:
