@@ -5,7 +5,7 @@ For each question of a LoCoMo file its evidence, the turns that answer it, is lo
 retrieved tier of an assembled prompt: the real ranking, packing, text and tokenizer (SmolLM2), with
 512 to 4,096 tokens for the tier. ``recall`` is the mean share of a question's evidence that is
 there, ``recall_all`` the share of questions with all of it. Good figures for ``hybrid`` are .82,
-.88, .925 and .955, for ``lexical`` .80, .86, .90 and .93; ``dense`` is without words and cues,
+.88, .925 and .955, for ``lexical`` .80, .86, .90 and .93; ``dense`` is without words and boosts,
 ``recent`` the newest turns.
 
 ``roles`` is the same with the roles in place of the speakers' names, as in the logs of users and

@@ -28,11 +28,11 @@ import numpy as np
 from report import print_json
 
 from agentmem.protocols import Domain
-from agentmem.retrieval import vector as vector_module
-from agentmem.retrieval.columns import Bools, Float32s
-from agentmem.retrieval.index_files import IndexFiles
-from agentmem.retrieval.index_format import SavedVectors
-from agentmem.retrieval.vector import FaissIndex, as_unit, divide
+from agentmem.retrieval.dense import vector_index as vector_module
+from agentmem.retrieval.dense.vector_file_format import SavedVectors
+from agentmem.retrieval.dense.vector_files import VectorFiles
+from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit, partition
+from agentmem.retrieval.rows.growable_array import Bools, Float32s
 from agentmem.types import Scope
 
 DIMENSION = 384
@@ -99,7 +99,7 @@ def measure(base: Float32s, size: int, *, with_hnsw: bool) -> dict[str, Any]:
     figures["file"] = measure_file(index)
     with limits(min(vector_module.MAX_EXACT, size // 3)):
         started = time.perf_counter()
-        divide(index, contextlib.nullcontext())
+        partition(index, contextlib.nullcontext())
         figures["divide_s"] = round(time.perf_counter() - started, 1)
         for mask, expected in zip(allowed, exact, strict=True):
             figures["cells_ms"].append(
@@ -149,14 +149,16 @@ def measure_hnsw(
 def measure_file(index: FaissIndex) -> dict[str, float]:
     """Save and load all of it."""
     folder = Path(tempfile.mkdtemp(prefix="bench-vectors-"))
-    files = IndexFiles(folder, "bench")
+    files = VectorFiles(folder, "bench")
     ids = index.rows.copy()
     try:
         started = time.perf_counter()
         with files.turn():
             files.save(
                 NOBODY,
-                SavedVectors(message_ids=ids, marks=ids.astype("u8"), vectors=index.vectors()),
+                SavedVectors(
+                    message_ids=ids, content_hashes=ids.astype("u8"), vectors=index.vectors()
+                ),
             )
         saved = time.perf_counter()
         loaded = files.load(NOBODY)

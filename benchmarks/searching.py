@@ -8,12 +8,12 @@ import numpy as np
 from locomo import Talk
 
 from agentmem.protocols import Domain, Hit, Query
-from agentmem.retrieval.catalog import Catalog, Entry, entry_of
-from agentmem.retrieval.columns import Float32s
-from agentmem.retrieval.embedding import Embedder
-from agentmem.retrieval.lexical import LexicalIndex
-from agentmem.retrieval.ranking import Ranking, dense_query, rank
-from agentmem.retrieval.spans import spans_of
+from agentmem.retrieval.dense.chunks import chunks_of
+from agentmem.retrieval.dense.embedder import Embedder
+from agentmem.retrieval.fusion.rrf import Ranking, dense_query, rank
+from agentmem.retrieval.lexical.bm25 import LexicalIndex
+from agentmem.retrieval.rows.growable_array import Float32s
+from agentmem.retrieval.rows.message_table import IndexedMessage, MessageTable, indexed_message
 from agentmem.types import BranchId, Scope, SessionId, StoredMessage
 
 WAYS = ("hybrid", "lexical", "dense", "recent")
@@ -28,9 +28,9 @@ class Searcher:
         self._messages = messages
         self._embedder = embedder
         entries = entries_of(messages)
-        self.catalog = Catalog()
+        self.message_table = MessageTable()
         self.lexical = LexicalIndex()
-        self.lexical.add(entries, self.catalog.add(entries))
+        self.lexical.add(entries, self.message_table.add(entries))
         self._vectors, self._rows = _embed(entries, embedder)
 
     def search(self, text: str, way: str) -> list[Hit]:
@@ -42,7 +42,9 @@ class Searcher:
             best = np.argsort(-dense, kind="stable")[:LIMIT]
             return [Hit(stored=self._messages[row], score=float(dense[row])) for row in best]
         dense_scores = self._dense(text) if way == "hybrid" else None
-        return self.hits(rank(self.catalog, self.lexical.scores(text), dense_scores, query(text)))
+        return self.hits(
+            rank(self.message_table, self.lexical.scores(text), dense_scores, query(text))
+        )
 
     def hits(self, ranking: Ranking) -> list[Hit]:
         """Give the messages of a ranking."""
@@ -56,9 +58,9 @@ class Searcher:
         ]
 
     def _dense(self, text: str) -> Float32s:
-        bare = dense_query(text, self.catalog.names_in(text))
+        bare = dense_query(text, self.message_table.names_in(text))
         similar = self._vectors @ self._embedder.embed_query(bare)
-        best = np.full(len(self.catalog), -np.inf, np.float32)
+        best = np.full(len(self.message_table), -np.inf, np.float32)
         np.maximum.at(best, self._rows, similar)
         return best
 
@@ -106,12 +108,14 @@ def query(text: str) -> Query:
     )
 
 
-def entries_of(messages: Sequence[StoredMessage]) -> list[Entry]:
+def entries_of(messages: Sequence[StoredMessage]) -> list[IndexedMessage]:
     """Give what can be found of *messages*, all of which say something."""
-    found = [entry_of(stored, SESSION) for stored in messages]
+    found = [indexed_message(stored, SESSION) for stored in messages]
     return [entry for entry in found if entry is not None]
 
 
-def _embed(entries: Sequence[Entry], embedder: Embedder) -> tuple[Float32s, list[int]]:
-    spans = [(row, span) for row, entry in enumerate(entries) for span in spans_of(entry, embedder)]
-    return embedder.embed_passages([span.text for _, span in spans]), [row for row, _ in spans]
+def _embed(entries: Sequence[IndexedMessage], embedder: Embedder) -> tuple[Float32s, list[int]]:
+    chunks = [
+        (row, chunk) for row, entry in enumerate(entries) for chunk in chunks_of(entry, embedder)
+    ]
+    return embedder.embed_passages([chunk.text for _, chunk in chunks]), [row for row, _ in chunks]

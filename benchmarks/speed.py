@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from searching import entries_of, query
 
-from agentmem.retrieval.catalog import Catalog
-from agentmem.retrieval.embedding import Embedder
-from agentmem.retrieval.lexical import LexicalIndex
-from agentmem.retrieval.ranking import rank
-from agentmem.retrieval.vector import FaissIndex
+from agentmem.retrieval.dense.embedder import Embedder
+from agentmem.retrieval.dense.vector_index import FaissIndex
+from agentmem.retrieval.fusion.rrf import rank
+from agentmem.retrieval.lexical.bm25 import LexicalIndex
+from agentmem.retrieval.rows.message_table import MessageTable
 from agentmem.types import BranchId, Message, MessageId, Origin, Role, StoredMessage, TextPart
 
 NUM_TURNS = 10_000
@@ -26,7 +26,7 @@ def measure_speed(embedder: Embedder) -> dict[str, float]:
     rng = random.Random(1)
     words = ["".join(rng.choices(SYLLABLES, k=3)) for _ in range(5000)]
     entries = entries_of([_said(position, rng, words) for position in range(1, NUM_TURNS + 1)])
-    catalog, lexical = Catalog(), LexicalIndex()
+    message_table, lexical = MessageTable(), LexicalIndex()
     vectors = FaissIndex(embedder.dimension)
     numbers = np.random.default_rng(1)
     update: list[float] = []
@@ -34,7 +34,7 @@ def measure_speed(embedder: Embedder) -> dict[str, float]:
         vector = numbers.normal(size=(1, embedder.dimension)).astype(np.float32)
         vector /= np.linalg.norm(vector)
         started = time.perf_counter()
-        rows = catalog.add([entry])
+        rows = message_table.add([entry])
         lexical.add([entry], rows)
         vectors.add(np.array(rows), vector)
         update.append(time.perf_counter() - started)
@@ -42,8 +42,8 @@ def measure_speed(embedder: Embedder) -> dict[str, float]:
 
     def search() -> None:
         wanted = query(QUESTION)
-        dense = vectors.scores(asked, catalog.mask(wanted))
-        rank(catalog, lexical.scores(QUESTION), dense, wanted)
+        dense = vectors.scores(asked, message_table.mask(wanted))
+        rank(message_table, lexical.scores(QUESTION), dense, wanted)
 
     embed_ms = _median_ms(lambda: embedder.embed_query(QUESTION))
     search_ms = _median_ms(search)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from typing import Any
 
+from agentmem.types.moments import MONTHS
+
 DEFAULT_DATE = date(2024, 7, 26)
 """Printed where no date is named; templates of Llama 3 have it as theirs."""
 
@@ -16,10 +18,6 @@ _CLOCK = "strftime_now"
 _CODES = "aAbBdeFDGHIjmMpRSTuUVwWyY"
 _UNPADDED = "dHIjmMSy"
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
-)
 _MACRO = (
     f"{{%- macro {_CLOCK}(format) -%}}{{{{- format"
     + "".join(f" | replace('%-{code}', named_date['-{code}'])" for code in _UNPADDED)
@@ -36,7 +34,7 @@ def with_named_date(source: str) -> str:
 def date_variables(day: date) -> Mapping[str, Any]:
     """Return the variables from which a template reads *day*, in English in every locale."""
     moment = datetime.combine(day, time(), tzinfo=UTC)
-    month, weekday = _MONTHS[day.month - 1], _DAYS[day.weekday()]
+    month, weekday = MONTHS[day.month - 1], _DAYS[day.weekday()]
     named = {code: moment.strftime(f"%{code}") for code in _CODES}
     named |= {"a": weekday[:3], "A": weekday, "b": month[:3], "B": month, "p": "AM"}
     named |= {f"-{code}": named[code].lstrip("0") or "0" for code in _UNPADDED}

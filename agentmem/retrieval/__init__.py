@@ -1,5 +1,5 @@
 """
-What might matter: messages of earlier turns, found by their words and by their meaning.
+Recall: messages of earlier turns, found by words (BM25) and by meaning (embeddings).
 
 Importing this loads nothing else: each name is imported when it is first used, as an embedder
 needs torch and words alone do not. The names with their types are in ``__init__.pyi``.
@@ -9,13 +9,13 @@ from agentmem.lazy_names import lazy_names
 from agentmem.machine import cpu_threads  # noqa: F401 - before anything loads torch
 
 _HOME_OF = {
-    "DEFAULT_EMBEDDER": "agentmem.retrieval.embedder",
-    "Embedder": "agentmem.retrieval.embedding",
-    "HybridRecall": "agentmem.retrieval.hybrid",
-    "HybridRetriever": "agentmem.retrieval.hybrid",
-    "RecallSettings": "agentmem.retrieval.library",
+    "DEFAULT_EMBEDDER": "agentmem.retrieval.dense.sentence_embedder",
+    "Embedder": "agentmem.retrieval.dense.embedder",
+    "HybridRecall": "agentmem.retrieval.hybrid_retriever",
+    "HybridRetriever": "agentmem.retrieval.hybrid_retriever",
+    "RecallSettings": "agentmem.retrieval.index.index_cache",
     "RecallStatus": "agentmem.protocols",
-    "SentenceEmbedder": "agentmem.retrieval.embedder",
+    "SentenceEmbedder": "agentmem.retrieval.dense.sentence_embedder",
 }
 
 __all__ = [

@@ -1,6 +1,12 @@
 """Moments in the time zone of a user."""
 
 from datetime import datetime, tzinfo
+from typing import Final
+
+MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:

@@ -6,9 +6,9 @@ from agentmem import Budget, Memory, ReasoningPart, TextPart
 from agentmem.context.recall import recall_message
 from agentmem.protocols import Hit
 from agentmem.retrieval import HybridRetriever
-from agentmem.retrieval.catalog import entry_of
-from agentmem.retrieval.marks import NO_SESSION, mark_of
-from agentmem.retrieval.spans import spans_of
+from agentmem.retrieval.dense.chunks import chunks_of
+from agentmem.retrieval.rows.content_hash import NO_SESSION, content_hash
+from agentmem.retrieval.rows.message_table import indexed_message
 from agentmem.testing import HashingEmbedder, WordCounter
 from tests.builders import say, stored
 from tests.memory.retriever import WordRetriever
@@ -82,26 +82,26 @@ def test_an_answer_that_is_only_a_thought_is_not_there_for_search(said):
 
 def test_parts_of_thought_and_quotations_of_users():
     (quoted,) = stored(say("user", "what does <think>zebra</think> mean"))
-    assert "zebra" in entry_of(quoted, NO_SESSION).text
+    assert "zebra" in indexed_message(quoted, NO_SESSION).text
     answer = say("assistant", "<think>zebra</think>four")
     mixed = type(answer)(
         role="assistant", parts=(ReasoningPart(text="zebra"), TextPart(text="four"))
     )
     for message in (answer, mixed):
         (one,) = stored(message)
-        assert entry_of(one, NO_SESSION).text.strip() == "four"
-        assert [span.text for span in spans_of(entry_of(one, NO_SESSION), HashingEmbedder())] == [
-            "assistant: four"
-        ]
+        assert indexed_message(one, NO_SESSION).text.strip() == "four"
+        assert [
+            span.text for span in chunks_of(indexed_message(one, NO_SESSION), HashingEmbedder())
+        ] == ["assistant: four"]
         (recalled,) = recall_message([Hit(stored=one, score=1.0)])
         assert "zebra" not in recalled.text
 
 
 def test_files_made_of_thoughts_do_not_hold_any_more():
     (one,) = stored(say("assistant", "<think>zebra</think>four"))
-    entry = entry_of(one, NO_SESSION)
+    entry = indexed_message(one, NO_SESSION)
     before = type(entry)(
         **{name: getattr(entry, name) for name in entry.__slots__ if name not in ("text", "line")}
         | {"text": one.message.text}
     )
-    assert mark_of(entry) != mark_of(before)
+    assert content_hash(entry) != content_hash(before)

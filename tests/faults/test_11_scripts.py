@@ -9,8 +9,8 @@ import pytest
 from agentmem import Memory
 from agentmem.context.extractive import _terms
 from agentmem.retrieval import HybridRetriever
-from agentmem.retrieval.analysis import Analyzer, foreign_share
-from agentmem.retrieval.ranking import Fusion
+from agentmem.retrieval.fusion.rrf import Fusion
+from agentmem.retrieval.text.analyzer import Analyzer, foreign_share
 from agentmem.testing import HashingEmbedder, WordCounter
 from agentmem.types.words import clusters, fold, normalize
 

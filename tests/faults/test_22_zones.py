@@ -12,7 +12,7 @@ from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.memory import clocks
 from agentmem.protocols import Hit
 from agentmem.retrieval import HybridRetriever
-from agentmem.retrieval.catalog import Catalog, entry_of
+from agentmem.retrieval.rows.message_table import MessageTable, indexed_message
 from agentmem.store import downgrade, upgrade
 from agentmem.testing import WordCounter
 from tests.builders import say, stored
@@ -127,16 +127,16 @@ def test_the_clock_of_a_catalog_follows_summer_time():
         datetime(9999, 12, 31, 23, 59, tzinfo=UTC),
         datetime(1969, 7, 20, 20, 17, tzinfo=UTC),
     ]
-    catalog = Catalog()
+    message_table = MessageTable()
     for one, moment in zip(stored(*[say("user", "x")] * len(moments)), moments, strict=True):
-        catalog.add([entry_of(replaced(one, moment), 1)])
+        message_table.add([indexed_message(replaced(one, moment), 1)])
 
-    shown = catalog.local(zone) - catalog.created
+    shown = message_table.local(zone) - message_table.created
 
     hours = [3600 * hour for hour in (1, 2, 2, 1)]
     assert shown[:4].tolist() == hours
     assert shown[6] == 3600
-    assert catalog.local(UTC) is not None
+    assert message_table.local(UTC) is not None
 
 
 def replaced(one, moment):

@@ -7,9 +7,9 @@ import pytest
 
 from agentmem import Memory
 from agentmem.retrieval import HybridRetriever
-from agentmem.retrieval.columns import Column
-from agentmem.retrieval.lexical import LexicalIndex
-from agentmem.retrieval.vector import FaissIndex
+from agentmem.retrieval.dense.vector_index import FaissIndex
+from agentmem.retrieval.lexical.bm25 import LexicalIndex
+from agentmem.retrieval.rows.growable_array import GrowableArray
 from agentmem.testing import HashingEmbedder, WordCounter
 from tests.retrieval.entries import said
 
@@ -74,7 +74,7 @@ def test_vectors_move_only_into_the_gaps():
 
 
 def test_a_column_is_filled_from_its_end():
-    column = Column(np.int64)
+    column = GrowableArray(np.int64)
     column.extend([1, 2, 3, 4, 5])
     column.fill(np.array([0, 2]), np.array([3, 4]), 3)
     assert column.values.tolist() == [4, 2, 5]

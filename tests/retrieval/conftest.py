@@ -5,8 +5,8 @@ from contextlib import contextmanager
 import pytest
 
 from agentmem.retrieval import HybridRetriever, RecallSettings
-from agentmem.retrieval import worker as worker_module
-from agentmem.retrieval.worker import Worker
+from agentmem.retrieval.dense import embedding_worker as worker_module
+from agentmem.retrieval.dense.embedding_worker import EmbeddingWorker
 from agentmem.testing import HashingEmbedder
 from tests.retrieval.archive import ListArchive
 from tests.retrieval.filed import CODE_WORD, FiledArchive, search
@@ -25,7 +25,7 @@ def open_worker(archive, monkeypatch):
     opened = []
 
     def make(embedder=None, **options):
-        opened.append(Worker(archive, embedder or HashingEmbedder(), **options))
+        opened.append(EmbeddingWorker(archive, embedder or HashingEmbedder(), **options))
         return opened[-1]
 
     yield make

@@ -5,15 +5,15 @@ from datetime import timedelta
 import numpy as np
 
 from agentmem.protocols import Domain, Query
-from agentmem.retrieval.catalog import Catalog, Entry
-from agentmem.retrieval.lexical import LexicalIndex
+from agentmem.retrieval.lexical.bm25 import LexicalIndex
+from agentmem.retrieval.rows.message_table import IndexedMessage, MessageTable
 from agentmem.types import BranchId, MessageId, Role, Scope, SessionId
 from tests.builders import NOON
 
 
 def entry(number, text, *, minute=0, role="user", speaker=None, **place):
     """A message whose id and position are *number*, said so many minutes after noon."""
-    return Entry(
+    return IndexedMessage(
         message_id=MessageId(number),
         branch_id=BranchId(place.get("branch", 1)),
         session_id=SessionId(place.get("session", 1)),
@@ -31,9 +31,9 @@ def said(*texts, **fields):
 
 
 def indexed(entries):
-    catalog, lexical = Catalog(), LexicalIndex()
-    lexical.add(entries, catalog.add(entries))
-    return catalog, lexical
+    message_table, lexical = MessageTable(), LexicalIndex()
+    lexical.add(entries, message_table.add(entries))
+    return message_table, lexical
 
 
 def query(text="which", *, visible=None, session=1, limit=100, everywhere=False):
@@ -46,5 +46,5 @@ def query(text="which", *, visible=None, session=1, limit=100, everywhere=False)
     )
 
 
-def ids(catalog, rows):
-    return catalog.message_ids[np.asarray(rows, dtype=np.int64)].tolist()
+def ids(message_table, rows):
+    return message_table.message_ids[np.asarray(rows, dtype=np.int64)].tolist()

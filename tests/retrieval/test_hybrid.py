@@ -7,7 +7,8 @@ import pytest
 
 from agentmem.errors import ConfigError, RetrieverClosedError
 from agentmem.protocols import Recall, Retriever
-from agentmem.retrieval import HybridRetriever, RecallSettings, domain_vectors
+from agentmem.retrieval import HybridRetriever, RecallSettings
+from agentmem.retrieval.dense import message_vectors
 from agentmem.testing import HashingEmbedder
 from tests.builders import call
 from tests.retrieval.archive import SCOPE, USER
@@ -227,8 +228,8 @@ def test_of_many_that_were_missing_all_are_there_once_they_are_embedded(
     archive, open_recall, monkeypatch, how
 ):
     """While a long queue is worked off, not each search asks for all that is still missing."""
-    monkeypatch.setattr(domain_vectors, "_FEW", 5)
-    monkeypatch.setattr(domain_vectors, "_REST", 10**9)
+    monkeypatch.setattr(message_vectors, "_FEW", 5)
+    monkeypatch.setattr(message_vectors, "_REST", 10**9)
     archive.append(archive.branch(), *(f"hotel {n}" for n in range(70)))
     recall = open_recall(HashingEmbedder())
     assert recall.status(USER).num_pending == 70

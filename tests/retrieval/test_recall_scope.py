@@ -88,7 +88,7 @@ def test_what_was_forgotten_is_in_no_index(archive, recall):
     recall.forget(SCOPE, ids[:1])
 
     index = recall._library.get(USER)
-    assert index.catalog.row_of(ids[0]) is None
+    assert index.message_table.row_of(ids[0]) is None
     assert index.num_embedded in (0, 1)
     assert found(recall, "hotel", visible={main: (1, 9)}) == ids[1:]
 

@@ -22,9 +22,9 @@ from sqlalchemy import func, select
 
 from agentmem.protocols import Domain, Query
 from agentmem.retrieval import HybridRetriever, RecallSettings
-from agentmem.retrieval.index_format import decode
-from agentmem.retrieval.passages import embed_messages
-from agentmem.retrieval.vector import FaissIndex
+from agentmem.retrieval.dense.embed_messages import embed_messages
+from agentmem.retrieval.dense.vector_file_format import decode
+from agentmem.retrieval.dense.vector_index import FaissIndex
 from agentmem.store import Store
 from agentmem.store.schema_derived import EmbeddingRow
 from agentmem.testing import HashingEmbedder
@@ -106,7 +106,7 @@ def _check_vectors(store, recall, messages):
     index = recall._library.get(USER)
     if not isinstance(index.vectors.index, FaissIndex):
         return  # the database holds them, and drops each with its message
-    ids = index.catalog.message_ids[index.vectors.index.rows].tolist()
+    ids = index.message_table.message_ids[index.vectors.index.rows].tolist()
     vectors = dict(zip(ids, index.vectors.index.vectors(), strict=True))
     expected = embed_messages(messages, HashingEmbedder(dimension=1024), lambda: None)
     assert {one.message_id: one.vector for one in expected} == {

@@ -1,0 +1,1 @@
+"""Embeddings: computing them in the background, storing them, and comparing them."""

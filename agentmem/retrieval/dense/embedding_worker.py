@@ -1,0 +1,297 @@
+"""
+Embeds what was stored, in the background and after the commit, in one thread for each recall.
+
+The queue is the archive itself: what has no vector is to be embedded, so nothing is lost with a
+process, and a change of the embedder is a longer queue. What was said last comes first.
+"""
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from agentmem.protocols import Archive
+from agentmem.retrieval.dense.embed_messages import embed_messages
+from agentmem.retrieval.dense.embedder import Embedder
+from agentmem.types import MessageId, Origin, StoredMessage
+
+PAGE: Final = 32
+"""Messages that are embedded and stored together."""
+
+_RETRY_AFTER_S: Final = (0.1, 0.5)
+"""Pauses before a page is tried again."""
+
+_REST_S: Final = (2.0, 60.0)
+"""First and longest pause after all tries of a page have failed."""
+
+_SWEEP_EVERY_S: Final = 60.0
+_LEAST_REST_S: Final = 0.5
+_REST_FACTOR: Final = 20
+"""How much longer than a sweep the pause before the next one is, at least."""
+
+_NOTHING: Final = MessageId(0)
+
+_log = logging.getLogger(__name__)
+
+
+class _StopWorking(BaseException):
+    """The worker was closed in the middle of its work."""
+
+
+class EmbeddingWorker:
+    """
+    Embeds what the archive has no vector for. Threads may share it.
+
+    An error of the embedder or of the archive is kept in *last_error*, and what it stopped is tried
+    again later. A message that alone cannot be embedded is set aside until the next start.
+
+    Args:
+        archive: is the queue, and where the vectors go.
+        embedder: makes them.
+        chores: called between pages and when there is nothing left to do.
+    """
+
+    def __init__(
+        self, archive: Archive, embedder: Embedder, chores: Callable[[], None] = lambda: None
+    ) -> None:
+        self._archive = archive
+        self._embedder = embedder
+        self._chores = chores
+        self.last_error: str | None = None
+        self.set_aside: set[MessageId] = set()
+        self.num_rounds = 0
+        """Completed rounds over the whole queue."""
+        self._is_closed = False
+        self._begin()
+        _workers.add(self)
+
+    def _begin(self) -> None:
+        """Set up what a forked process has to have anew."""
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._asked = 0
+        self._tried = 0
+        """Requests handled, with or without success."""
+        self._is_done = True
+        self._wants_sweep = False
+        self._is_urgent = False
+        self._newest: MessageId | None = None
+        """All that is newer is looked at first."""
+        self._swept_at = float("-inf")
+        self._sweep_s = 0.0
+        self._rest_s = _REST_S[0]
+
+    def wake(self, *, sweep: bool = False) -> None:
+        """
+        Look for what is to be embedded, soon and in the background.
+
+        Args:
+            sweep: look through everything, and not only behind what was newest the last time.
+        """
+        with self._changed:
+            self._ask(sweep=sweep)
+
+    def wake_if_idle(self) -> None:
+        """Look through everything, if that was not done just now: something has no vector."""
+        with self._changed:
+            rest_s = max(_LEAST_REST_S, _REST_FACTOR * self._sweep_s)
+            is_idle = self._tried == self._asked
+            if is_idle and time.monotonic() - self._swept_at > rest_s:
+                self._ask(sweep=True)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until all that is stored now is embedded, or was tried in vain; tell which."""
+        with self._changed:
+            if self._is_closed:
+                return False
+            self._is_urgent = True
+            self._ask(sweep=True)
+            asked = self._asked
+            self._changed.wait_for(lambda: self._tried >= asked or self._is_closed, timeout_s)
+            return self._tried >= asked and self._is_done
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Stop after what is being embedded at this moment. Can be called twice."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    def _ask(self, *, sweep: bool) -> None:
+        if self._is_closed:
+            return
+        self._asked += 1
+        self._wants_sweep |= sweep
+        self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="agentmem-embedding", daemon=True
+            )
+            self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(_StopWorking):
+            while True:
+                self._round()
+
+    def _round(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._tried < self._asked)
+            asked, sweep = self._asked, self._wants_sweep
+            self._wants_sweep = self._is_urgent = False
+        try:
+            self._work(sweep=sweep)
+        # A thread that ends in silence is the worst of errors: whatever it is, it is shown, and
+        # the work is taken up again.
+        except Exception as error:  # noqa: BLE001
+            self._note(error)
+            self._finish(asked, is_done=False)
+            self._rest()
+        else:
+            self._finish(asked, is_done=not self.set_aside)
+
+    def _finish(self, asked: int, *, is_done: bool) -> None:
+        with self._changed:
+            self._tried = asked
+            self._is_done = is_done
+            self.num_rounds += 1
+            if is_done:
+                self.last_error = None
+                self._rest_s = _REST_S[0]
+            self._changed.notify_all()
+
+    def _rest(self) -> None:
+        """Pause unless a caller waits, and then retry what has failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._is_urgent, self._rest_s)
+            self._rest_s = min(2 * self._rest_s, _REST_S[1])
+            self._ask(sweep=True)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed, seconds)
+        self._stop_if_closed()
+
+    def _stop_if_closed(self) -> None:
+        if self._is_closed:
+            raise _StopWorking
+
+    def _work(self, *, sweep: bool) -> None:
+        if self._newest is None:
+            self._newest = self._find_newest()
+        sweep |= time.monotonic() - self._swept_at > _SWEEP_EVERY_S
+        self._embed_new()
+        if sweep:
+            self._sweep()
+        self._chores()
+
+    def _embed_new(self) -> None:
+        assert self._newest is not None
+        while page := self._page(self._newest):
+            self._embed(page)
+            self._newest = page[-1].id
+
+    def _sweep(self) -> None:
+        """
+        Look through all that is stored, and do what comes in meanwhile first.
+
+        Ids are not in the order of commits, so what is new is not always behind what was newest.
+        """
+        started = time.monotonic()
+        after = _NOTHING
+        while page := self._page(after):
+            self._embed(page)
+            after = page[-1].id
+            self._embed_new()
+        self._swept_at = time.monotonic()
+        self._sweep_s = self._swept_at - started
+
+    def _page(self, after: MessageId, limit: int = PAGE) -> Sequence[StoredMessage]:
+        self._stop_if_closed()
+        return self._archive.not_embedded(self._embedder.fingerprint, after=after, limit=limit)
+
+    def _find_newest(self) -> MessageId:
+        """Find the newest message of a long queue; what comes behind it need not wait for it."""
+        page = self._page(_NOTHING)
+        if len(page) < PAGE:
+            return _NOTHING
+        known, step = page[-1].id, 1
+        while behind := self._page(MessageId(known + step), 1):
+            known, step = behind[0].id, 2 * step
+        # There is nothing behind *end*, and the one at *known* is there.
+        end = known + step
+        while end > known:
+            middle = MessageId((known + end) // 2)
+            if behind := self._page(middle, 1):
+                known = behind[0].id
+            else:
+                end = middle
+        return MessageId(end)
+
+    def _embed(self, page: Sequence[StoredMessage]) -> None:
+        # What cannot be read is not embedded either, and not settled: it may be restored.
+        readable = (stored for stored in page if stored.origin is not Origin.DAMAGED)
+        wanted = [stored for stored in readable if stored.id not in self.set_aside]
+        for pause_s in _RETRY_AFTER_S:
+            try:
+                self._store(wanted)
+            except Exception as error:  # noqa: BLE001 - what a model may raise has no list
+                self._note(error)
+                self._pause(pause_s)
+            else:
+                return self._chores()
+        self._embed_one_by_one(wanted)
+        return self._chores()
+
+    def _embed_one_by_one(self, page: Sequence[StoredMessage]) -> None:
+        """Find out what it is that cannot be embedded, if it is not everything."""
+        failed: set[MessageId] = set()
+        errors: list[Exception] = []
+        for stored in page:
+            try:
+                self._store([stored])
+            except Exception as error:  # noqa: BLE001 - as above
+                failed.add(stored.id)
+                errors.append(error)
+                self._note(error)
+        if len(failed) == len(page) and errors:
+            raise errors[-1]
+        self.set_aside |= failed
+
+    def _store(self, page: Sequence[StoredMessage]) -> None:
+        embeddings = embed_messages(page, self._embedder, self._stop_if_closed)
+        if embeddings:
+            self._archive.add_embeddings(self._embedder.fingerprint, embeddings)
+
+    def _note(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        # Whoever closed this may have closed the archive too.
+        if text != self.last_error and not self._is_closed:
+            _log.warning("messages could not be embedded, and are tried again: %s", text)
+        self.last_error = text
+
+
+_workers: "weakref.WeakSet[EmbeddingWorker]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """End before the interpreter does: a thread inside of a model could not end cleanly then."""
+    for worker in list(_workers):
+        worker.close()
+
+
+def _begin_all_anew() -> None:
+    """Leave the thread and the locks of a parent process, which a fork does not bring along."""
+    for worker in list(_workers):
+        worker._begin()  # noqa: SLF001 - its own module
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_begin_all_anew)

@@ -1,0 +1,245 @@
+"""
+The files of vector indexes: each is there as a whole or not at all, and none is trusted blindly.
+
+A file is a copy of what the archive holds, for a faster start. It has vectors and the ids of
+messages and no text; its name has a hash in place of names. Which of its vectors still hold is for
+the caller to check, by the content hashes of the messages.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from agentmem.errors import DamagedIndexError, IndexFileError
+from agentmem.machine.replacing import replacing
+from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain
+from agentmem.retrieval.dense.vector_file_format import (
+    Header,
+    SavedVectors,
+    decode,
+    decode_header,
+    encode,
+)
+from agentmem.retrieval.rows.growable_array import Int64s
+from agentmem.types import MessageId, Scope
+
+_PATIENCE_S: Final = 60.0
+_MAX_HEADER_BYTES: Final = 1 << 16
+
+
+class VectorFiles:
+    """
+    One file for each domain in *folder*, of the vectors of one embedder.
+
+    A save replaces the file as a whole. Any number of processes may load and save; one that is
+    killed leaves at most an unfinished file, which the next one removes.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self._folder = folder
+        self._fingerprint = fingerprint
+
+    def load(self, domain: Domain) -> tuple[int, SavedVectors] | None:
+        """
+        Read the file of *domain*: its generation and what it holds; None if there is none.
+
+        Raises:
+            DamagedIndexError: it is not what was written, or of something else.
+            IndexFileError: it cannot be read.
+        """
+        path = self._path(domain)
+        try:
+            header, saved = decode(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise IndexFileError(f"cannot read the index file {path}: {error}") from error
+        except DamagedIndexError as error:
+            raise DamagedIndexError(f"the index file {path} is of no use: {error}") from error
+        for name, value in self._identity(domain).items():
+            if header.get(name) != value:
+                raise DamagedIndexError(
+                    f"the index file {path} is of another {name}: {header.get(name)!r:.200}"
+                )
+        return _generation(header), saved
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """
+        Keep every other process from saving or removing until the block ends.
+
+        Whatever was deleted from the archive before a turn is seen by whoever has it, so that
+        nobody saves what another one has just removed.
+
+        Raises:
+            IndexFileError: the folder cannot be written, or the turn did not come in time.
+        """
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = (self._folder / INDEX_LOCK).open("ab")
+        except OSError as error:
+            raise IndexFileError(f"cannot write to {self._folder}: {error}") from error
+        with lock:
+            _wait_for(lock)
+            try:
+                yield
+            finally:
+                # Not by closing alone: a process that was forked meanwhile has it open too.
+                fcntl.flock(lock, fcntl.LOCK_UN)
+
+    def save(self, domain: Domain, saved: SavedVectors) -> int:
+        """
+        Put *saved* in the place of what was there, within a `turn`, and give its generation.
+
+        Raises:
+            IndexFileError: it cannot be written; what was there still is.
+        """
+        path = self._path(domain)
+        generation = self._current_generation(path) + 1
+        header = self._identity(domain) | {"generation": generation}
+        try:
+            self._remove_unfinished()
+            with replacing(path, prefix=f"{path.stem}.", suffix=INDEX_PART) as file:
+                for piece in encode(header, saved):
+                    file.write(piece)
+            _sync(self._folder)
+        except OSError as error:
+            raise IndexFileError(f"cannot write the index file {path}: {error}") from error
+        return generation
+
+    def remove(self, domain: Domain) -> None:
+        """
+        Remove the file of *domain*, if there is one, within a `turn`.
+
+        Raises:
+            IndexFileError: it cannot be removed.
+        """
+        _unlink(self._path(domain))
+
+    def remove_with(self, scope: Scope, message_ids: Collection[MessageId]) -> bool:
+        """
+        Remove each file of *scope*, of whichever embedder, that has one of *message_ids*.
+
+        A file that cannot be read goes too. Tells whether there was one. To be called within a
+        `turn`.
+
+        Raises:
+            IndexFileError: one cannot be removed.
+        """
+        self._remove_unfinished()
+        has_removed = False
+        unwanted = np.fromiter(message_ids, np.int64, len(message_ids))
+        for path in sorted(self._folder.glob(f"{_digest(scope)}.*{INDEX_SUFFIX}")):
+            if _has_any(path, unwanted):
+                _unlink(path)
+                has_removed = True
+        if has_removed:
+            _sync(self._folder)
+        return has_removed
+
+    def tidy(self) -> None:
+        """
+        Remove what processes that were killed have left.
+
+        Raises:
+            IndexFileError: something cannot be removed.
+        """
+        if self.has_files():
+            with self.turn():
+                self._remove_unfinished()
+
+    def has_files(self) -> bool:
+        """Return whether there is anything that could hold what was deleted."""
+        return self._folder.is_dir()
+
+    def num_bytes(self, domain: Domain) -> int | None:
+        """Return the size of the file of *domain*; None if there is none."""
+        try:
+            return self._path(domain).stat().st_size
+        except OSError:
+            return None
+
+    def _remove_unfinished(self) -> None:
+        """Remove what killed processes have left: this process holds the lock."""
+        for path in self._folder.glob(f"*{INDEX_PART}"):
+            _unlink(path)
+
+    def _path(self, domain: Domain) -> Path:
+        place = "user" if domain.session_id is None else f"session-{domain.session_id}"
+        embedder = hashlib.sha256(self._fingerprint.encode()).hexdigest()[:16]
+        return self._folder / f"{_digest(domain.scope)}.{place}.{embedder}{INDEX_SUFFIX}"
+
+    def _identity(self, domain: Domain) -> dict[str, str | int | None]:
+        return {
+            "fingerprint": self._fingerprint,
+            "scope": _digest(domain.scope),
+            "session": domain.session_id,
+        }
+
+    @staticmethod
+    def _current_generation(path: Path) -> int:
+        try:
+            with path.open("rb") as file:
+                header, _ = decode_header(file.read(_MAX_HEADER_BYTES))
+        except (OSError, DamagedIndexError):
+            return 0
+        return _generation(header)
+
+
+def _has_any(path: Path, message_ids: Int64s) -> bool:
+    """Return whether a file has one of *message_ids*, or cannot be read and so might."""
+    try:
+        _, saved = decode(path.read_bytes())
+    except (OSError, DamagedIndexError):
+        return True
+    return bool(np.isin(saved.message_ids, message_ids).any())
+
+
+def _generation(header: Header) -> int:
+    generation = header.get("generation")
+    return generation if isinstance(generation, int) else 0
+
+
+def _digest(scope: Scope) -> str:
+    names = json.dumps([scope.namespace, scope.user]).encode()
+    return hashlib.sha256(names).hexdigest()[:32]
+
+
+def _wait_for(lock: IO[bytes]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise IndexFileError(
+                    f"another process has held {lock.name} for {_PATIENCE_S:.0f} s"
+                ) from error
+            time.sleep(0.01)
+        except OSError as error:
+            raise IndexFileError(f"cannot lock {lock.name}: {error}") from error
+        else:
+            return
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise IndexFileError(f"cannot remove the index file {path}: {error}") from error
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

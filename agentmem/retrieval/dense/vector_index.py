@@ -1,0 +1,246 @@
+"""
+Vectors of the rows of one domain: which of them lie close to that of a query.
+
+The filter comes before the comparison, so it never costs a hit. Up to `MAX_EXACT` vectors that may
+be found are all compared; of more only those in the partitions closest to the query
+(`ivf_partitions`). Both read the same storage, so a narrow filter makes the search of a large
+index exact again.
+"""
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from agentmem.errors import VectorError
+from agentmem.retrieval.dense.ivf_partitions import IVFPartitions, num_partitions_for, sample_size
+from agentmem.retrieval.rows.growable_array import Bools, Float32s, GrowableArray, Int64s
+
+MAX_EXACT: Final = 100_000
+"""Vectors that are all compared; `benchmarks/bench_vectors.py` shows what it costs."""
+
+MAX_COMPARED: Final = 10_000
+"""About how many vectors are compared where not all are."""
+
+_CHUNK: Final = 5000
+_UNIT: Final = 1e-5
+"""How far the square of a length may be from 1 to be taken as that of a unit vector."""
+
+
+class VectorIndex(Protocol):
+    """Ranks rows by their vectors. Not thread-safe."""
+
+    @property
+    def kind(self) -> str:
+        """Name how it searches, for people."""
+        ...
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory it takes."""
+        ...
+
+    @property
+    def rows(self) -> Int64s:
+        """The row of each vector: (n,)."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the vectors."""
+        ...
+
+    def add(self, rows: Int64s, vectors: Float32s) -> None:
+        """
+        Take up *vectors*, (n, dimension), of *rows*, (n,); a row may have several.
+
+        Raises:
+            VectorError: one cannot be compared; nothing was taken up.
+        """
+        ...
+
+    def remove(self, rows: Collection[int]) -> None:
+        """Forget all vectors of *rows*, those without one passed over."""
+        ...
+
+    def scores(self, vector: Float32s, allowed: Bools) -> Float32s:
+        """
+        Compare the rows that are *allowed*, (rows,), with *vector*, (dimension,).
+
+        Gives the cosine of each row's best vector, (rows,): NaN where it has none, -inf where it
+        is not allowed or, in a large index, was too far away to be looked at.
+
+        Raises:
+            VectorError: *vector* cannot be compared.
+        """
+        ...
+
+
+class FaissIndex:
+    """A `VectorIndex` in memory. Equal vectors have equal scores, wherever they stand."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.num_removals = 0
+        """How often vectors have moved to close a gap."""
+        self._flat = faiss.IndexFlatIP(dimension)
+        self._rows = GrowableArray(np.int64)
+        self._partitions: IVFPartitions | None = None
+        self._partition_of = GrowableArray(np.int32)
+
+    @property
+    def kind(self) -> str:
+        return "flat" if self._partitions is None else f"flat, {len(self._partitions)} partitions"
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self) * (4 * self.dimension + 12)
+
+    @property
+    def rows(self) -> Int64s:
+        """The row of each vector: (n,)."""
+        return self._rows.values
+
+    @property
+    def wants_partitions(self) -> bool:
+        """Whether it has grown so large that it should be given partitions."""
+        return self._partitions is None and len(self) > MAX_EXACT
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def vectors(self, first: int = 0, last: int | None = None) -> Float32s:
+        """Copy the vectors from *first* to before *last*, as they were added: (n, dimension)."""
+        last = len(self) if last is None else min(last, len(self))
+        if first >= last:
+            return np.empty((0, self.dimension), np.float32)
+        found: Float32s = self._flat.reconstruct_n(first, last - first)
+        return found
+
+    def sample(self, size: int) -> Float32s:
+        """Copy *size* vectors, or all if there are fewer, evenly from the first to the last."""
+        slots = np.linspace(0, len(self) - 1, min(size, len(self))).astype(np.int64)
+        found: Float32s = self._flat.reconstruct_batch(slots)
+        return found
+
+    def add(self, rows: Int64s, vectors: Float32s) -> None:
+        unit = as_unit(vectors, self.dimension)
+        assert len(rows) == len(unit), f"{len(rows)} rows for {len(unit)} vectors"
+        if len(rows) == 0:
+            return
+        self._flat.add(unit)
+        self._rows.extend(rows)
+        if self._partitions is not None:
+            self._partition_of.extend(self._partitions.assign(unit))
+
+    def remove(self, rows: Collection[int]) -> None:
+        gone = np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))
+        num_gone = int(np.count_nonzero(gone))
+        if not num_gone:
+            return
+        num_kept = len(self) - num_gone
+        # Only as many move as there are gaps: what stands behind one may be the whole index.
+        gaps = np.flatnonzero(gone[:num_kept])
+        last = num_kept + np.flatnonzero(~gone[num_kept:])
+        if len(gaps):
+            size = len(self) * self.dimension
+            stored = faiss.rev_swig_ptr(self._flat.get_xb(), size).reshape(-1, self.dimension)
+            stored[gaps] = stored[last]
+        self._flat.remove_ids(faiss.IDSelectorRange(num_kept, len(self)))
+        self._rows.fill(gaps, last, num_kept)
+        if self._partitions is not None:
+            self._partition_of.fill(gaps, last, num_kept)
+        self.num_removals += 1
+
+    def set_partitions(
+        self, partitions: IVFPartitions, partition_of: npt.NDArray[np.int32]
+    ) -> None:
+        """Search by *partitions* from now on; *partition_of* is that of the first vectors."""
+        self._partition_of = GrowableArray(np.int32)
+        self._partition_of.extend(partition_of)
+        self._partition_of.extend(partitions.assign(self.vectors(len(partition_of))))
+        self._partitions = partitions
+
+    def scores(self, vector: Float32s, allowed: Bools) -> Float32s:
+        query = as_unit(vector.reshape(1, -1), self.dimension)[0]
+        result = np.full(len(allowed), np.nan, np.float32)
+        rows = self.rows
+        result[rows] = -np.inf
+        slots = np.flatnonzero(allowed[rows])
+        if self._partitions is not None and len(slots) > MAX_EXACT:
+            share = MAX_COMPARED / len(slots)
+            slots = slots[self._partitions.nearest(query, share)[self._partition_of.values[slots]]]
+        if len(slots):
+            # Unbuffered, since a row of several chunks is met several times.
+            np.maximum.at(result, rows[slots], self._compare(query, slots))
+        return result
+
+    def _compare(self, query: Float32s, slots: Int64s) -> Float32s:
+        # One vector after the other: the same bits wherever a vector stands, which faiss's faster
+        # ways do not give for short vectors. For one query its threads cost more than they gain.
+        found = np.empty(len(slots), np.float32)
+        pointer = faiss.swig_ptr
+        num_threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+        faiss.fvec_inner_products_by_idx(  # type: ignore[attr-defined]  # its stubs lack it
+            pointer(found),
+            pointer(query),
+            self._flat.get_xb(),
+            pointer(slots),
+            self.dimension,
+            1,
+            len(slots),
+        )
+        faiss.omp_set_num_threads(num_threads)
+        return found
+
+
+def partition(index: FaissIndex, lock: AbstractContextManager[object]) -> None:
+    """
+    Partition *index* if it has grown large, holding *lock* for short moments only.
+
+    Where something is removed meanwhile nothing is done: the next call tries again.
+    """
+    with lock:
+        if not index.wants_partitions:
+            return
+        num_removals = index.num_removals
+        num_partitions = num_partitions_for(len(index))
+        sample = index.sample(sample_size(num_partitions))
+    partitions = IVFPartitions.of(sample, num_partitions)
+    partition_of = [np.empty(0, np.int32)]
+    first = 0
+    while True:
+        with lock:
+            if index.num_removals != num_removals:
+                return
+            some = index.vectors(first, first + _CHUNK)
+            if len(some) < _CHUNK:
+                index.set_partitions(partitions, np.concatenate(partition_of))
+                return
+        partition_of.append(partitions.assign(some))
+        first += len(some)
+
+
+def as_unit(vectors: Float32s, dimension: int) -> Float32s:
+    """
+    Return *vectors*, (n, dimension), normalized; unit vectors stay bit for bit.
+
+    Raises:
+        VectorError: one is of another dimension, not finite, or all zero.
+    """
+    given = np.ascontiguousarray(vectors, np.float32)
+    if given.ndim != 2 or given.shape[1] != dimension:  # noqa: PLR2004 - a table
+        raise VectorError(f"vectors of {dimension} numbers are compared, got {given.shape}")
+    squares = np.einsum("ij,ij->i", given, given, dtype=np.float64)
+    if not np.isfinite(squares).all():
+        raise VectorError("a vector has numbers that are not finite")
+    if not squares.all():
+        raise VectorError("a vector is all zero: it points nowhere")
+    is_off = np.abs(squares - 1) > _UNIT
+    if is_off.any():
+        given = given.copy()
+        given[is_off] /= np.sqrt(squares[is_off, None])
+    return given

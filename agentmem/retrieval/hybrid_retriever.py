@@ -1,0 +1,262 @@
+"""
+Finds earlier messages by their words and by their meaning: the parts tied to an archive.
+
+Everything here is a copy that can be made anew; the archive decides what there is. Whatever fails
+beside it, a search still finds by words what was committed before it.
+"""
+
+import logging
+import os
+import weakref
+from collections.abc import Collection, Sequence
+from typing import Final, Self
+
+import numpy as np
+
+from agentmem.errors import RetrieverClosedError
+from agentmem.protocols import Archive, Domain, Hit, OnRecallProgress, Query, RecallStatus
+from agentmem.retrieval.dense.embed_messages import embed_messages
+from agentmem.retrieval.dense.embedder import Embedder
+from agentmem.retrieval.dense.embedding_worker import PAGE, EmbeddingWorker
+from agentmem.retrieval.dense.vector_files import VectorFiles
+from agentmem.retrieval.dense.vector_index import as_unit
+from agentmem.retrieval.index.index_cache import IndexCache, RecallSettings
+from agentmem.retrieval.index.message_index import MessageIndex
+from agentmem.retrieval.rows.growable_array import Float32s
+from agentmem.types import MessageId, Scope
+
+_log: Final = logging.getLogger(__name__)
+
+
+class HybridRetriever:
+    """
+    A `protocols.Retriever`: words and meaning, or words alone where there is no *embedder*.
+
+    Args:
+        embedder: makes vectors of messages and questions; None for words alone.
+        settings: how much is kept in memory and when files are written.
+    """
+
+    def __init__(
+        self, embedder: Embedder | None = None, *, settings: RecallSettings | None = None
+    ) -> None:
+        self._embedder = embedder
+        self._settings = settings or RecallSettings()
+
+    @classmethod
+    def load(cls, name: str | None = None, *, device: str = "auto") -> Self:
+        """
+        Load an embedding model by its name or from a folder, all-MiniLM-L6-v2 by default.
+
+        Raises:
+            ModelLoadError: there is no such model, or it cannot be read.
+            ConfigError: there is no such device.
+        """
+        from agentmem.retrieval.dense.sentence_embedder import (  # noqa: PLC0415 - loads torch
+            DEFAULT_EMBEDDER,
+            SentenceEmbedder,
+        )
+
+        return cls(SentenceEmbedder.load(name or DEFAULT_EMBEDDER, device=device))
+
+    def over(self, archive: Archive) -> "HybridRecall":
+        """Begin to work over *archive*."""
+        return HybridRecall(archive, self._embedder, self._settings)
+
+
+class HybridRecall:
+    """
+    A `protocols.Recall` at work. Threads may share it, and a forked process may go on with it.
+
+    Nothing is read, and no thread started, before the first search or message.
+    """
+
+    def __init__(
+        self, archive: Archive, embedder: Embedder | None, settings: RecallSettings
+    ) -> None:
+        self._archive = archive
+        self._embedder = embedder
+        files = None
+        if archive.folder is not None:
+            # Without an embedder too: files of one that was used before hold what is deleted now.
+            fingerprint = "" if embedder is None else embedder.fingerprint
+            files = VectorFiles(archive.folder, fingerprint)
+        self._library = IndexCache(archive, embedder, files, settings)
+        self._worker: EmbeddingWorker | None = None
+        if embedder is not None:
+            self._worker = EmbeddingWorker(archive, embedder, self._library.maintain)
+        self._query_error: str | None = None
+        self._is_closed = False
+        _recalls.add(self)
+
+    def search(self, query: Query) -> tuple[Hit, ...]:
+        """
+        Find messages, best first, that still say something now.
+
+        What was committed before the call is found, by its words at least; by its meaning once
+        it is embedded.
+
+        Raises:
+            RetrieverClosedError: this was closed.
+            StoreError: the archive cannot be read.
+        """
+        self._refuse_if_closed()
+        if query.limit < 1 or not query.text.strip():
+            return ()
+        index = self._library.get(query.domain)
+        with index.lock:
+            self._catch_up(index)
+            text = index.query_text(query.text) if index.has_vectors else None
+            is_behind = len(index.pending) > 0
+        vector = self._embed_query(text or query.text) if text is not None else None
+        with index.lock:
+            hits = index.find(query, vector)
+        self._library.trim()
+        if self._worker is not None:
+            if is_behind:
+                self._worker.wake_if_idle()
+            if self._library.is_due(index):
+                self._worker.wake()
+        return tuple(hits)
+
+    def added(self) -> None:
+        """Take note that something was committed and is to be embedded, soon and elsewhere."""
+        if self._worker is not None:
+            self._worker.wake()
+
+    def forget(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
+        """
+        Drop what is kept of messages that were deleted, in memory and in files.
+
+        Raises:
+            IndexFileError: a file that has one of them cannot be removed.
+        """
+        self._library.forget(scope, message_ids)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything is embedded; tell whether it is."""
+        return True if self._worker is None else self._worker.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop the work in the background, save, and give memory back. Can be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._worker is not None:
+            self._worker.close()
+        self._library.maintain(closing=True)
+        self._library.forget_all()
+
+    def status(self, domain: Domain) -> RecallStatus:
+        """
+        Return how much of *domain* is indexed and embedded at this moment.
+
+        Raises:
+            RetrieverClosedError: this was closed.
+            StoreError: the archive cannot be read.
+        """
+        self._refuse_if_closed()
+        index = self._library.get(domain)
+        with index.lock:
+            self._catch_up(index)
+            vectors = index.vectors
+            status = RecallStatus(
+                num_messages=index.message_table.num_alive,
+                num_embedded=index.num_embedded,
+                num_pending=len(index.pending),
+                lexical_because=self._why_lexical(index),
+                fingerprint=None if self._embedder is None else self._embedder.fingerprint,
+                kind="none" if vectors is None else vectors.index.kind,
+                num_bytes=index.num_bytes,
+                generation=None if vectors is None else vectors.generation,
+                file_bytes=self._library.num_file_bytes(domain),
+                last_error=self._last_error(index),
+            )
+        self._library.trim()
+        return status
+
+    def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
+        """
+        Make the index of *domain* anew, file included, and embed what is not embedded yet.
+
+        Vectors that the archive has are used again.
+
+        Raises:
+            RetrieverClosedError: this was closed.
+            IndexFileError: the file cannot be replaced.
+            StoreError: the archive cannot be read or written.
+        """
+        self._refuse_if_closed()
+        tell = on_progress or _no_progress
+        index = self._library.renew(domain)
+        with index.lock:
+            index.catch_up(lambda done, total: tell("read", done, total))
+            pending = index.pending
+        for start in range(0, len(pending), PAGE):
+            self._embed(domain, pending[start : start + PAGE])
+            tell("embedded", min(start + PAGE, len(pending)), len(pending))
+        with index.lock:
+            index.catch_up(even_if_many=True)
+        index.save()
+        return self.status(domain)
+
+    def _catch_up(self, index: MessageIndex) -> None:
+        num_rounds = 0 if self._worker is None else self._worker.num_rounds
+        index.catch_up(even_if_many=index.num_rounds != num_rounds)
+        index.num_rounds = num_rounds
+
+    def _embed(self, domain: Domain, message_ids: Sequence[MessageId]) -> None:
+        assert self._embedder is not None, "something is pending without an embedder"
+        messages = self._archive.get(domain, message_ids)
+        embeddings = embed_messages(messages, self._embedder, self._refuse_if_closed)
+        self._archive.add_embeddings(self._embedder.fingerprint, embeddings)
+
+    def _embed_query(self, text: str) -> Float32s | None:
+        assert self._embedder is not None, "something is embedded without an embedder"
+        try:
+            given = np.asarray(self._embedder.embed_query(text), np.float32)
+            vector = as_unit(given[None], self._embedder.dimension)[0]
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; words still find
+            self._query_error = f"{type(error).__name__}: {error}"
+            _log.warning("a question could not be embedded: %s", self._query_error)
+            return None
+        self._query_error = None
+        return np.asarray(vector)
+
+    def _why_lexical(self, index: MessageIndex) -> str | None:
+        if self._embedder is None:
+            return "there is no embedder"
+        if self._query_error is not None:
+            return f"the last question could not be embedded: {self._query_error}"
+        if index.pending and not index.has_vectors:
+            return f"none of {len(index.pending)} messages is embedded yet"
+        return None
+
+    def _last_error(self, index: MessageIndex) -> str | None:
+        found = (
+            None if self._worker is None else self._worker.last_error,
+            self._query_error,
+            None if index.vectors is None else index.vectors.complaint,
+            self._library.file_error,
+        )
+        return next((error for error in found if error is not None), None)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise RetrieverClosedError("this retriever was closed: open the memory again")
+
+
+def _no_progress(_what: str, _done: int, _total: int) -> None:
+    pass
+
+
+_recalls: "weakref.WeakSet[HybridRecall]" = weakref.WeakSet()
+
+
+def _begin_all_anew() -> None:
+    """Leave the locks of a parent process, and what another thread was changing at the fork."""
+    for recall in list(_recalls):
+        recall._library._begin()  # noqa: SLF001 - what no caller should do
+
+
+os.register_at_fork(after_in_child=_begin_all_anew)

@@ -1,0 +1,185 @@
+"""The indexes of domains that are in memory: loaded when needed, let go when there are too many."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from agentmem.errors import AgentMemError, ConfigError
+from agentmem.protocols import Archive, Domain
+from agentmem.retrieval.dense.embedder import Embedder
+from agentmem.retrieval.dense.vector_files import VectorFiles
+from agentmem.retrieval.dense.vector_index import FaissIndex, partition
+from agentmem.retrieval.index.message_index import MessageIndex
+from agentmem.types import MessageId, Scope
+
+_SAVED_SHARE: Final = 10
+"""A file is written anew when a tenth of it has changed, so no vector is written very often."""
+
+_CLOSING_SHARE: Final = 50
+_PAUSE_S: Final = 60.0
+"""Before another try, after a file could not be written."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSettings:
+    """
+    How much is kept.
+
+    Args:
+        max_bytes: memory of all indexes together; the one in use may be larger.
+        save_after: vectors that came or went before a file is written at all.
+
+    Raises:
+        ConfigError: one of them is not a whole number of at least 1.
+    """
+
+    max_bytes: int = 512 << 20
+    save_after: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "save_after"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name} must be a whole number from 1 up, got {value!r:.80}")
+
+
+class IndexCache:
+    """Hands out the index of each domain. Threads may share it; an index has a lock of its own."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        embedder: Embedder | None,
+        files: VectorFiles | None,
+        settings: RecallSettings,
+    ) -> None:
+        self._make: Callable[[Domain], MessageIndex] = lambda domain: MessageIndex(
+            domain, archive, embedder=embedder, files=files
+        )
+        self._files = files
+        self._settings = settings
+        self.file_error: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set up what a forked process has to have anew."""
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[Domain, MessageIndex] = OrderedDict()
+        self._save_at = float("-inf")
+        self._is_tidy = False
+
+    def get(self, domain: Domain) -> MessageIndex:
+        """Return the index of *domain*, which may have to catch up."""
+        with self._lock:
+            index = self._indexes.get(domain)
+            if index is None:
+                index = self._indexes[domain] = self._make(domain)
+            self._indexes.move_to_end(domain)
+            return index
+
+    def trim(self) -> None:
+        """Evict the least recently used indexes until the rest fits."""
+        with self._lock:
+            sizes = {domain: index.num_bytes for domain, index in self._indexes.items()}
+            total = sum(sizes.values())
+            for domain, size in sizes.items():
+                if total <= self._settings.max_bytes or len(self._indexes) == 1:
+                    break
+                del self._indexes[domain]
+                total -= size
+
+    def forget_all(self) -> None:
+        """Release all memory."""
+        with self._lock:
+            self._indexes.clear()
+
+    def renew(self, domain: Domain) -> MessageIndex:
+        """
+        Return a new index of *domain*, without an earlier one or its file.
+
+        Raises:
+            IndexFileError: the file cannot be removed.
+        """
+        with self._lock:
+            self._indexes.pop(domain, None)
+        if self._files is not None:
+            with self._files.turn():
+                self._files.remove(domain)
+        return self.get(domain)
+
+    def forget(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
+        """
+        Drop what is kept of these messages, in memory and in files.
+
+        Raises:
+            IndexFileError: a file cannot be removed.
+        """
+        if not message_ids:
+            return
+        concerned = [index for index in self._loaded() if index.domain.scope == scope]
+        for index in concerned:
+            with index.lock:
+                index.remove(message_ids)
+        if self._files is None or not self._files.has_files():
+            return
+        with self._files.turn():
+            has_removed = self._files.remove_with(scope, message_ids)
+        for index in concerned if has_removed else ():
+            with index.lock:
+                index.count_as_unsaved()
+
+    def maintain(self, *, closing: bool = False) -> None:
+        """
+        Save indexes with enough changes, and partition large ones.
+
+        A file that cannot be written does not raise: it is logged and shown, and what is in memory
+        goes on to be used.
+        """
+        if self._files is not None and not self._is_tidy:
+            self._is_tidy = True
+            self._try(self._files.tidy)
+        for index in self._loaded():
+            vectors = None if index.vectors is None else index.vectors.index
+            if not closing and isinstance(vectors, FaissIndex):
+                partition(vectors, index.lock)
+            if self.is_due(index, closing=closing):
+                self._try(index.save)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except AgentMemError as error:
+            self._save_at = time.monotonic() + _PAUSE_S
+            if self.file_error != str(error):
+                _log.warning("an index is kept in memory alone: %s", error)
+            self.file_error = str(error)
+        else:
+            self.file_error = None
+
+    def num_file_bytes(self, domain: Domain) -> int | None:
+        """Return the size of the file of *domain*; None if there is none."""
+        return None if self._files is None else self._files.num_bytes(domain)
+
+    def _loaded(self) -> list[MessageIndex]:
+        with self._lock:
+            return list(self._indexes.values())
+
+    def is_due(self, index: MessageIndex, *, closing: bool = False) -> bool:
+        """Return whether the file of *index* should be written now."""
+        if index.vectors is None or self._files is None:
+            return False
+        if not closing and time.monotonic() < self._save_at:
+            return False
+        if index.vectors.has_leftovers:
+            return True
+        num = index.vectors.num_changes
+        size = len(index.vectors.index)
+        if closing:
+            return num > 0 and num * _CLOSING_SHARE >= size
+        return num >= self._settings.save_after and num * _SAVED_SHARE >= size

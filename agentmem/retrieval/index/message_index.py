@@ -1,0 +1,297 @@
+"""
+All that is kept in memory of one domain, in step with the archive.
+
+Positions of a branch are dense and its head moves with them, so to be in step is to have read each
+branch up to its head. The words are there as soon as a message is; its vector when it is embedded.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from agentmem.protocols import Archive, Domain, Extent, Hit, Query
+from agentmem.retrieval.dense.database_vectors import vectors_of
+from agentmem.retrieval.dense.embedder import Embedder
+from agentmem.retrieval.dense.message_vectors import MessageVectors
+from agentmem.retrieval.dense.vector_file_format import SavedVectors
+from agentmem.retrieval.dense.vector_files import VectorFiles
+from agentmem.retrieval.fusion.rrf import Fusion, Ranking, dense_query, rank
+from agentmem.retrieval.lexical.bm25 import LexicalIndex
+from agentmem.retrieval.rows.content_hash import NO_SESSION, content_hash
+from agentmem.retrieval.rows.growable_array import Float32s, GrowableArray, Int64s
+from agentmem.retrieval.rows.message_table import IndexedMessage, MessageTable, indexed_message
+from agentmem.types import BranchId, MessageId, StoredMessage
+
+_PAGE: Final = 1000
+_BYTES_OF_ROW: Final = 1000
+"""About what a message takes in the message_table and in the index of words."""
+
+OnProgress = Callable[[int, int], None]
+"""Is told how many of how many messages are done."""
+
+
+class MessageIndex:
+    """
+    What can be found in one domain. Whoever uses it holds *lock*.
+
+    The first `catch_up` reads everything; without an embedder there are no vectors.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        archive: Archive,
+        *,
+        embedder: Embedder | None = None,
+        files: VectorFiles | None = None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._saving = threading.Lock()
+        self.num_rounds = 0
+        """Of the worker, when vectors were last asked for however many were missing."""
+        self.domain = domain
+        self._archive = archive
+        self._embedder = embedder
+        self._files = files
+        self._begin()
+
+    def _begin(self) -> None:
+        self.message_table = MessageTable()
+        self.content_hashes = GrowableArray(np.uint64)
+        self._lexical = LexicalIndex()
+        self._branches: dict[BranchId, Extent] = {}
+        self.vectors: MessageVectors | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory this takes."""
+        vectors = 0 if self.vectors is None else self.vectors.index.num_bytes
+        return len(self.message_table) * _BYTES_OF_ROW + vectors
+
+    @property
+    def has_vectors(self) -> bool:
+        """Return whether there are any vectors."""
+        return self.vectors is not None and len(self.vectors.index) > 0
+
+    @property
+    def num_embedded(self) -> int:
+        """Count the messages that can be found by their meaning."""
+        return 0 if self.vectors is None else len(np.unique(self.vectors.index.rows))
+
+    @property
+    def pending(self) -> Sequence[MessageId]:
+        """List the messages that have no vector yet."""
+        return () if self.vectors is None else tuple(self.vectors.missing)
+
+    def catch_up(
+        self, on_progress: OnProgress | None = None, *, even_if_many: bool = False
+    ) -> None:
+        """
+        Read what was appended, embedded or deleted with its branch since the last call.
+
+        Args:
+            on_progress: is told how much is read.
+            even_if_many: whether vectors are asked for although many were missing a moment ago.
+        """
+        extents = {extent.branch_id: extent for extent in self._archive.extents(self.domain)}
+        if any(_is_another(self._branches.get(one), extent) for one, extent in extents.items()):
+            self._begin()
+        if self.vectors is None and self._embedder is not None:
+            self.vectors = vectors_of(
+                self.domain, self._archive, self._embedder, self.message_table
+            )
+        is_first = not self._branches
+        self._forget_branches(self._branches.keys() - extents.keys())
+        total = sum(self._num_new(extent) for extent in extents.values())
+        done = 0
+        for extent in extents.values():
+            if extent.parent is not None:
+                self.message_table.note_subtask(extent.branch_id)
+            for num in self._read(extent):
+                done += num
+                if on_progress is not None:
+                    on_progress(done, total)
+        if self.vectors is not None:
+            if is_first and self._files is not None:
+                self.vectors.load(self._files, self.message_table, self.content_hashes.values)
+            self.vectors.catch_up(even_if_many=even_if_many or is_first)
+
+    def query_text(self, text: str) -> str:
+        """Return the text of a question that is to be embedded."""
+        return dense_query(text, self.message_table.names_in(text))
+
+    def find(self, query: Query, vector: Float32s | None) -> list[Hit]:
+        """
+        Find what *query* asks for, best first, as the archive has it at this moment.
+
+        Messages that are gone meanwhile leave the index, and the next best take their places.
+        """
+        while True:
+            ranking = self._rank(query, vector)
+            message_ids = [
+                MessageId(i) for i in self.message_table.message_ids[ranking.rows].tolist()
+            ]
+            stored = {one.id: one for one in self._archive.get(self.domain, message_ids)}
+            gone = [message_id for message_id in message_ids if message_id not in stored]
+            if not all(map(self._is_same, stored.values())):
+                # Messages never change, so this is another database than the one that was read.
+                self._begin()
+                self.catch_up()
+            elif gone:
+                self._remove_leftovers(gone)
+            else:
+                return self._hits(query, ranking, [stored[one] for one in message_ids])
+
+    def remove(self, message_ids: Iterable[MessageId]) -> None:
+        """Forget these messages, and their share in the terms of neighbours."""
+        known = [one for one in message_ids if self.message_table.row_of(one) is not None]
+        rows = self.message_table.remove(known)
+        if not rows:
+            return
+        self._lexical.remove(rows)
+        if self.vectors is not None:
+            self.vectors.remove(known, rows)
+
+    def count_as_unsaved(self) -> None:
+        """Take note that the file is gone."""
+        if self.vectors is not None:
+            self.vectors.num_changes += len(self.vectors.index)
+            self.vectors.has_leftovers = False
+
+    def save(self) -> None:
+        """
+        Save the vectors of what the archive has at this moment. Not to be called with the *lock*.
+
+        Raises:
+            IndexFileError: the file cannot be written.
+        """
+        if self._files is None or self.vectors is None:
+            return
+        with self._saving:
+            self._save(self._files)
+
+    def _save(self, files: VectorFiles) -> None:
+        with self.lock:
+            vectors = self.vectors
+            assert vectors is not None, "an index lost its vectors"
+            num_changes = vectors.num_changes
+            had_leftovers, vectors.has_leftovers = vectors.has_leftovers, False
+            saved = vectors.snapshot(self.message_table, self.content_hashes.values)
+        try:
+            with files.turn():
+                kept = _still_held(self._archive, self.domain, saved)
+                generation = files.save(self.domain, kept)
+        except BaseException:
+            vectors.has_leftovers |= had_leftovers
+            raise
+        with self.lock:
+            vectors.num_changes -= num_changes
+            vectors.generation = generation
+
+    def _rank(self, query: Query, vector: Float32s | None) -> Ranking:
+        self.message_table.zone = query.zone
+        lexical = self._lexical.scores(query.text)
+        dense = None
+        if vector is not None and self.vectors is not None:
+            dense = self.vectors.scores(vector, self.message_table.mask(query))
+        reads = self._embedder is not None and self._embedder.reads_unspaced
+        return rank(self.message_table, lexical, dense, query, Fusion(unspaced=float(reads)))
+
+    def _hits(self, query: Query, ranking: Ranking, messages: Sequence[StoredMessage]) -> list[Hit]:
+        is_local = self.message_table.session_ids[ranking.rows] == query.session_id
+        return [
+            Hit(
+                stored=stored,
+                score=float(ranking.scores[place]),
+                is_local=bool(is_local[place]),
+                ranks={
+                    name: int(ranks[place]) for name, ranks in ranking.ranks.items() if ranks[place]
+                },
+                times=int(ranking.times[place]),
+            )
+            for place, stored in enumerate(messages)
+        ]
+
+    def _is_same(self, stored: StoredMessage) -> bool:
+        row = self.message_table.row_of(stored.id)
+        assert row is not None, f"message {stored.id} was found and is not there"
+        entry = indexed_message(stored, NO_SESSION, with_line=False)
+        return entry is not None and content_hash(entry) == int(self.content_hashes.values[row])
+
+    def _num_new(self, extent: Extent) -> int:
+        known = self._branches.get(extent.branch_id)
+        return extent.head - (extent.forked_at if known is None else known.head)
+
+    def _read(self, extent: Extent) -> Iterable[int]:
+        """Read what is new in a branch, page by page, and give how many messages each had."""
+        first = extent.head - self._num_new(extent) + 1
+        for start in range(first, extent.head + 1, _PAGE):
+            last = min(start + _PAGE - 1, extent.head)
+            page = self._archive.read(self.domain, extent.branch_id, start, last)
+            found = (indexed_message(stored, extent.session_id) for stored in page)
+            self._add([entry for entry in found if entry is not None])
+            self._branches[extent.branch_id] = replace(extent, head=last)
+            yield last - start + 1
+            if not page:
+                # Positions are dense: a head that is far behind the last message is damaged.
+                break
+
+    def _add(self, entries: Sequence[IndexedMessage]) -> None:
+        rows = self.message_table.add(entries)
+        self.content_hashes.extend([content_hash(entry) for entry in entries])
+        self._lexical.add(entries, rows)
+        if self.vectors is not None:
+            self.vectors.add([entry.message_id for entry in entries], rows)
+
+    def _forget_branches(self, branch_ids: AbstractSet[BranchId]) -> None:
+        """Forget all of them at once: each pass over the rows of the domain has its price."""
+        if not branch_ids:
+            return
+        for branch_id in branch_ids:
+            del self._branches[branch_id]
+        is_gone = np.isin(self.message_table.branch_ids, np.fromiter(branch_ids, np.int64))
+        rows: Int64s = np.flatnonzero(is_gone)
+        self._remove_leftovers(MessageId(i) for i in self.message_table.message_ids[rows].tolist())
+
+    def _remove_leftovers(self, message_ids: Iterable[MessageId]) -> None:
+        """Forget what another process deleted; this one's file may have it still."""
+        self.remove(message_ids)
+        if self.vectors is not None:
+            self.vectors.has_leftovers = True
+
+
+def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedVectors:
+    """Leave out what the archive does not have any more, or has of something else."""
+    ids = np.unique(saved.message_ids)
+    content_hashes = np.zeros(len(ids), np.uint64)
+    is_held = np.zeros(len(ids), np.bool_)
+    for start in range(0, len(ids), _PAGE):
+        page = [MessageId(i) for i in ids[start : start + _PAGE].tolist()]
+        for stored in archive.get(domain, page):
+            if (entry := indexed_message(stored, NO_SESSION, with_line=False)) is not None:
+                place = np.searchsorted(ids, stored.id)
+                content_hashes[place] = content_hash(entry)
+                is_held[place] = True
+    places = np.searchsorted(ids, saved.message_ids)
+    keep = is_held[places] & (content_hashes[places] == saved.content_hashes)
+    return SavedVectors(
+        message_ids=saved.message_ids[keep],
+        content_hashes=saved.content_hashes[keep],
+        vectors=saved.vectors[keep],
+    )
+
+
+def _is_another(known: Extent | None, now: Extent) -> bool:
+    """Return whether a branch is not the one that was read: heads only move forward."""
+    if known is None:
+        return False
+    return (
+        now.head < known.head
+        or now.session_id != known.session_id
+        or now.forked_at != known.forked_at
+        or now.parent != known.parent
+    )

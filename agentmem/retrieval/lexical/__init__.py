@@ -1,0 +1,1 @@
+"""BM25 with term frequencies smoothed over neighbouring messages."""

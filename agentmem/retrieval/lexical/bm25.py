@@ -1,0 +1,176 @@
+"""
+Finds messages by their words: BM25 in which a message borrows words from its neighbours.
+
+An answer rarely repeats the words that it answers. So a message counts a word of an earlier
+neighbour with 0.7 for each step back, and of a later one with 0.5 for each step, up to 5 steps,
+within one sitting. What is kept is only who said which word, and how often; who is near is looked
+up for the words of a question. So a message costs its own words alone when it is added, and the
+index is the same in whatever portions it was filled.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC
+
+import numpy as np
+
+from agentmem.retrieval.lexical.neighbour_smoothing import EARLIER, LATER, Neighbours
+from agentmem.retrieval.rows.growable_array import Float32s, Float64s, GrowableArray, Int64s
+from agentmem.retrieval.rows.message_table import IndexedMessage
+from agentmem.retrieval.text.analyzer import Analyzer
+from agentmem.types.moments import MONTHS
+
+K1 = 2.0
+B = 0.75
+
+
+class LexicalIndex:
+    """
+    The words of each row. Not for two threads at once.
+
+    Rows are those of a `MessageTable` and are to be added in its order, every one of them.
+    """
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._postings: dict[str, _Postings] = {}
+        self._terms: list[tuple[str, ...]] = []
+        self._languages: list[str | None] = []
+        self._num_of_language: Counter[str] = Counter()
+        self._lengths = GrowableArray(np.float64)
+        self._smoothed = GrowableArray(np.float64)
+        self._num_alive = 0
+        self._neighbours = Neighbours()
+
+    def __len__(self) -> int:
+        """Count the rows, removed ones included."""
+        return len(self._lengths)
+
+    def add(self, entries: Sequence[IndexedMessage], rows: range) -> None:
+        """Take up *entries* as *rows*, which go on where the last ones ended."""
+        assert rows.start == len(self), f"row {rows.start} added behind row {len(self) - 1}"
+        for row, entry in zip(rows, entries, strict=True):
+            words = self._analyzer.passage(searched_text(entry))
+            counts = Counter(words.terms)
+            for term, count in counts.items():
+                self._postings.setdefault(term, _Postings()).append(row, count)
+            self._terms.append(tuple(counts))
+            self._languages.append(words.language)
+            if words.language is not None:
+                self._num_of_language[words.language] += 1
+            self._neighbours.add(entry)
+            self._add_length(row, float(len(words.terms)))
+        self._num_alive += len(rows)
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Forget these rows, and their share in the terms of neighbours."""
+        for row in rows:
+            for term in self._terms[row]:
+                self._postings[term].remove(row)
+                if not self._postings[term].num_alive:
+                    del self._postings[term]
+            if (language := self._languages[row]) is not None:
+                self._num_of_language[language] -= 1
+            self._num_alive -= bool(self._terms[row])
+            self._terms[row] = ()
+            self._languages[row] = None
+            self._lengths.values[row] = 0
+        near = self._neighbours.around(rows)
+        self._neighbours.remove(rows)
+        for row in near:
+            self._smoothed.values[row] = self._neighbours.smoothed(row, self._lengths.values)
+
+    def scores(self, text: str) -> Float32s:
+        """Score every row for a query: (rows,), 0 where no word of it is near."""
+        scores = np.zeros(len(self))
+        if not self._num_alive:
+            return scores.astype(np.float32)
+        norms = self._smoothed.values * (B / max(self._smoothed.values.sum(), 1.0))
+        norms = K1 * (1 - B + norms * self._num_alive)
+        terms = Counter(self._analyzer.query(text, self._common_languages()))
+        for same, times in terms.items():
+            rows, counts = self._find(same)
+            if not len(rows):
+                continue
+            idf = np.log1p((self._num_alive - len(rows) + 0.5) / (len(rows) + 0.5))
+            near = np.zeros(len(self))
+            near[rows] = counts
+            for which, borrowers, weight in self._neighbours.smoothing_links(rows):
+                near[borrowers] += weight * counts[which]
+            found = np.flatnonzero(near)
+            count = near[found]
+            scores[found] += times * idf * count * (K1 + 1) / (count + norms[found])
+        return scores.astype(np.float32)
+
+    def _find(self, terms: Sequence[str]) -> tuple[Int64s, Float64s]:
+        """Return the rows with one of *terms*, each once, and their term frequencies."""
+        found = [self._postings[term] for term in terms if term in self._postings]
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0)
+        arrays = [one.arrays() for one in found]
+        rows = np.concatenate([rows for rows, _ in arrays])
+        counts = np.concatenate([counts for _, counts in arrays])
+        if len(found) > 1:
+            rows, places = np.unique(rows, return_inverse=True)
+            counts = np.bincount(places, weights=counts)
+        return rows, counts
+
+    def _common_languages(self) -> list[str]:
+        """List the languages of which there is more than a stray text, the most common first."""
+        least = max(1, self._num_of_language.total() // 50)
+        found = sorted(self._num_of_language.items(), key=lambda item: (-item[1], item[0]))
+        return [language for language, num in found if num >= least]
+
+    def _add_length(self, row: int, length: float) -> None:
+        self._lengths.append(length)
+        self._smoothed.append(length)
+        lengths, smoothed = self._lengths.values, self._smoothed.values
+        earlier = self._neighbours.before(row)
+        for other, borrowed, lent in zip(earlier, EARLIER, LATER, strict=False):
+            smoothed[row] += borrowed * lengths[other]
+            smoothed[other] += lent * length
+
+
+class _Postings:
+    """
+    Who says a term: rows in rising order, and how often each does.
+
+    A row that is removed stays with a count of 0 until half of them are such: so removing one
+    costs the finding of its place, however many others say the term.
+    """
+
+    __slots__ = ("counts", "num_alive", "rows")
+
+    def __init__(self) -> None:
+        self.rows = array("i")
+        self.counts = array("i")
+        self.num_alive = 0
+
+    def append(self, row: int, count: int) -> None:
+        self.rows.append(row)
+        self.counts.append(count)
+        self.num_alive += 1
+
+    def remove(self, row: int) -> None:
+        """Forget that *row*, which is there, says the term."""
+        self.counts[bisect_left(self.rows, row)] = 0
+        self.num_alive -= 1
+        if 2 * self.num_alive < len(self.rows):
+            counts = np.array(self.counts)
+            self.rows = array("i", np.array(self.rows)[counts > 0].tobytes())
+            self.counts = array("i", counts[counts > 0].tobytes())
+
+    def arrays(self) -> tuple[Int64s, Float64s]:
+        """Return the rows that say it, and how often."""
+        rows, counts = np.array(self.rows, np.int64), np.array(self.counts, np.float64)
+        if self.num_alive < len(rows):
+            rows, counts = rows[counts > 0], counts[counts > 0]
+        return rows, counts
+
+
+def searched_text(entry: IndexedMessage) -> str:
+    """Write what can be searched for: who spoke, what, and the day, as it is named and in ISO."""
+    at = entry.created_at.astimezone(UTC)
+    return f"{entry.speaker} {entry.text} {MONTHS[at.month - 1]} {at:%Y-%m-%d}"

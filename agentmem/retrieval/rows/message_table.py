@@ -1,0 +1,303 @@
+"""
+What can be found: one row for each message of a domain, its facts as columns.
+
+It says who may see which row. What a row says is kept by the indexes, not here.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import numpy as np
+import numpy.typing as npt
+
+from agentmem.protocols import Query
+from agentmem.retrieval.rows.growable_array import Bools, Float64s, GrowableArray, Int64s
+from agentmem.retrieval.rows.speaker_aliases import SpeakerAliases
+from agentmem.types import (
+    BranchId,
+    ImagePart,
+    MessageId,
+    Origin,
+    Role,
+    SessionId,
+    StoredMessage,
+    TextPart,
+)
+from agentmem.types.data_urls import without_data
+from agentmem.types.lines import line_of
+from agentmem.types.reasoning import split_reasoning
+
+_WHEN = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|days?|weeks?|weekend|months?|years?"
+    r"|this (?:morning|spring|summer|fall|winter)|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|january|february|march|april|june|july|august|september|october|november|december"
+    r"|gestern|heute|morgen|letzte[nrs]?|nächste[nrs]?|woche|wochenende|monat|jahr"
+    r"|hier|aujourd'hui|demain|semaine|mois|ayer|hoy|mañana|semana)\b"
+    r"|昨天|今天|明天|前天|后天|上周|下周|上个月|下个月|去年|今年|明年|周末|星期|[0-9]月",
+    re.IGNORECASE,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_S = 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedMessage:
+    """A message as it is searched."""
+
+    message_id: MessageId
+    branch_id: BranchId
+    session_id: SessionId
+    position: int
+    created_at: datetime
+    role: Role
+    speaker: str
+    """The message's name, else its role."""
+
+    text: str = field(repr=False)
+    """Its text parts without thoughts, and what its images show; never blank."""
+
+    line: str = field(default="", repr=False)
+    """What its copies have in common; it has none where this is left out."""
+
+
+def indexed_message(
+    stored: StoredMessage, session_id: SessionId, *, with_line: bool = True
+) -> IndexedMessage | None:
+    """
+    Return what can be found of *stored*; None for an empty or synthetic message.
+
+    Thoughts of a model are left out, in parts of their own or between their tags. The line is
+    only for what a `MessageTable` takes up.
+    """
+    message = stored.message
+    if stored.origin in (Origin.SYNTHETIC, Origin.DELETED, Origin.DAMAGED):
+        return None
+    texts = [
+        without_data(part.text)
+        for part in message.parts
+        if isinstance(part, TextPart) or (isinstance(part, ImagePart) and part.alt)
+    ]
+    text = "\n".join(texts)
+    if message.role is Role.ASSISTANT:
+        text = split_reasoning(text)[1]
+    if not text.strip():
+        return None
+    return IndexedMessage(
+        message_id=stored.id,
+        branch_id=stored.branch_id,
+        session_id=session_id,
+        position=stored.position,
+        created_at=stored.created_at,
+        role=message.role,
+        speaker=message.name or str(message.role),
+        text=text,
+        line=line_of(message) if with_line else "",
+    )
+
+
+class MessageTable:
+    """
+    The rows of one domain, in the order in which they were added.
+
+    A row keeps its number for ever; a removed one stays as an invisible row.
+    Columns are views of the rows added so far and must not be written to or kept across an `add`.
+    Not for two threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._message_ids = GrowableArray(np.int64)
+        self._branch_ids = GrowableArray(np.int64)
+        self._session_ids = GrowableArray(np.int64)
+        self._positions = GrowableArray(np.int64)
+        self._created = GrowableArray(np.float64)
+        self._speakers = GrowableArray(np.int32)
+        self._sizes = GrowableArray(np.int64)
+        self._named = GrowableArray(np.bool_)
+        self._questions = GrowableArray(np.bool_)
+        self._timed = GrowableArray(np.bool_)
+        self._alive = GrowableArray(np.bool_)
+        self._lines = GrowableArray(np.int64)
+        self._line_numbers: dict[int, int] = {}
+        self._rows: dict[int, int] = {}
+        self._names = SpeakerAliases()
+        self._subtasks: set[int] = set()
+        self.zone: tzinfo = UTC
+        """The time zone of the question that is being answered."""
+
+    def __len__(self) -> int:
+        """Count the rows, removed ones included."""
+        return len(self._alive)
+
+    @property
+    def num_alive(self) -> int:
+        return len(self._rows)
+
+    @property
+    def message_ids(self) -> Int64s:
+        return self._message_ids.values
+
+    @property
+    def branch_ids(self) -> Int64s:
+        return self._branch_ids.values
+
+    @property
+    def session_ids(self) -> Int64s:
+        return self._session_ids.values
+
+    @property
+    def positions(self) -> Int64s:
+        return self._positions.values
+
+    @property
+    def created(self) -> Float64s:
+        """Seconds since 1970, UTC."""
+        return self._created.values
+
+    @property
+    def sizes(self) -> Int64s:
+        """Characters of its text."""
+        return self._sizes.values
+
+    @property
+    def speakers(self) -> npt.NDArray[np.int32]:
+        """Who speaks, as the number that `speaker_numbers` gives the name."""
+        return self._speakers.values
+
+    @property
+    def speaker_numbers(self) -> Mapping[str, int]:
+        """The number of everyone who ever spoke, by name; those without one by their role."""
+        return self._names.numbers
+
+    def names_in(self, text: str) -> Mapping[str, int]:
+        """
+        Find which speakers *text* names: their numbers by the names as they are spelled there.
+
+        Who has no name may still be called one by whom he talks with.
+        """
+        return self._names.found_in(text)
+
+    @property
+    def named(self) -> Bools:
+        """Whether the speaker has a name, and not only a role."""
+        return self._named.values
+
+    @property
+    def questions(self) -> Bools:
+        """Whether it asks something and says little else."""
+        return self._questions.values
+
+    @property
+    def timed(self) -> Bools:
+        """Whether it says when something was or will be."""
+        return self._timed.values
+
+    @property
+    def lines(self) -> Int64s:
+        """A number for each row that is the same for those that say the same, white space aside."""
+        return self._lines.values
+
+    @property
+    def alive(self) -> Bools:
+        return self._alive.values
+
+    def add(self, entries: Sequence[IndexedMessage]) -> range:
+        """
+        Take up *entries*, none of which may be there already, and give their rows.
+
+        Those of one branch are to come in the order of their positions.
+        """
+        rows = range(len(self), len(self) + len(entries))
+        for row, entry in zip(rows, entries, strict=True):
+            assert entry.message_id not in self._rows, f"message {entry.message_id} added twice"
+            self._rows[entry.message_id] = row
+            speaker = self._names.add(row, entry.role, entry.speaker, entry.text)
+            self._message_ids.append(entry.message_id)
+            self._branch_ids.append(entry.branch_id)
+            self._session_ids.append(entry.session_id)
+            self._positions.append(entry.position)
+            self._created.append(entry.created_at.timestamp())
+            self._speakers.append(speaker)
+            self._sizes.append(len(entry.text))
+            self._named.append(entry.speaker != entry.role)
+            self._questions.append(is_question(entry.text))
+            self._timed.append(tells_when(entry.text))
+            self._alive.append(True)
+            line = _hash(entry.line) if entry.line else -1 - row
+            self._lines.append(self._line_numbers.setdefault(line, len(self._line_numbers)))
+        return rows
+
+    def remove(self, message_ids: Iterable[MessageId]) -> list[int]:
+        """Hide these messages; return the rows of those that were visible."""
+        rows = [row for one in message_ids if (row := self._rows.pop(one, None)) is not None]
+        self.alive[rows] = False
+        self._names.remove(rows)
+        return rows
+
+    def row_of(self, message_id: MessageId) -> int | None:
+        """Find the row of a message that is there."""
+        return self._rows.get(message_id)
+
+    def local(self, zone: tzinfo) -> Float64s:
+        """Return `created` as a clock in *zone* showed it, as if that were UTC."""
+        if zone is UTC or not len(self.created):
+            return self.created
+        days, which = np.unique(np.floor(self.created / _DAY_S), return_inverse=True)
+        begins, ends = (
+            np.array([_offset(zone, (day + more) * _DAY_S) for day in days.tolist()])
+            for more in (0, 1)
+        )
+        offsets: Float64s = begins[which]
+        # Days on which the clocks are changed, moment by moment.
+        for row in np.flatnonzero((begins != ends)[which]).tolist():
+            offsets[row] = _offset(zone, float(self.created[row]))
+        return self.created + offsets
+
+    def note_subtask(self, branch_id: BranchId) -> None:
+        """Take note that only its own session may find what this branch has."""
+        self._subtasks.add(branch_id)
+
+    def mask(self, query: Query) -> Bools:
+        """
+        Return for each row whether *query* may find it.
+
+        In the session that asks only what *query* names as visible; in others their main branch:
+        what a subtask did not promote stays private to it.
+        """
+        seen: Bools = self.alive & (self.session_ids != query.session_id)
+        if self._subtasks and query.domain.session_id is None:
+            seen &= ~np.isin(self.branch_ids, list(self._subtasks))
+        for branch_id, (first, last) in query.visible.items():
+            rows = np.flatnonzero(self.branch_ids == branch_id)
+            positions = self.positions[rows]
+            seen[rows] = self.alive[rows] & (first <= positions) & (positions <= last)
+        if query.domain.session_id is not None:
+            seen &= self.session_ids == query.domain.session_id
+        return seen
+
+
+def _hash(line: str) -> int:
+    """Return 64 bits that stand for *line*."""
+    return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
+
+
+def _offset(zone: tzinfo, moment: float) -> float:
+    """Return the seconds by which clocks in *zone* are ahead of UTC."""
+    try:
+        offset = (_EPOCH + timedelta(seconds=moment)).astimezone(zone).utcoffset()
+    except OverflowError:
+        offset = None  # the first and the last day that there is
+    return 0.0 if offset is None else offset.total_seconds()
+
+
+def is_question(text: str) -> bool:
+    """Return whether *text* ends by asking, in whatever script."""
+    return text.rstrip().endswith(("?", "\uff1f", "\u061f", "\u037e"))
+
+
+def tells_when(text: str) -> bool:
+    """Return whether *text* names a day, a month or a time before or after it was said."""
+    return _WHEN.search(text) is not None

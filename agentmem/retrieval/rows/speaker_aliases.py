@@ -1,0 +1,122 @@
+"""
+Who is called what.
+
+A message has the name of its speaker, or only a role. A name that one of two speakers addresses
+the other one with is the other one's: the one addressed by "Thanks, Anna!" is
+Anna. So a question that has a name says who is likely to have said the answer even in a log that
+has roles alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentmem.retrieval.text.analyzer import unspaced_share
+from agentmem.retrieval.text.stop_words import STOP_WORDS
+from agentmem.types import Role
+from agentmem.types.words import MARKS, stands_alone
+
+_GREETING = (
+    "[Hh]ey|[Hh]i|[Hh]ello|[Dd]ear|[Tt]hanks|[Tt]hank you|[Cc]ongrats|[Ss]orry|[Ww]ow|[Oo]h|[Bb]ye"
+    "|[Hh]allo|[Dd]anke|[Bb]onjour|[Mm]erci|[Hh]ola|[Gg]racias|[Cc]iao|[Gg]razie"
+)
+_NAME = rf"[A-ZÀ-ÖØ-ÞА-Я](?:[^\W\d_]|[{MARKS}])+"
+_ADDRESS = re.compile(
+    rf"(?:^|[.!?,]\s+|\b(?:{_GREETING})[,!]?\s+)({_NAME})(?=\s*[,.!?]|\s*$)", re.MULTILINE
+)
+_WORDS = re.compile(rf"\b{_NAME}")
+_TWO = 2
+_MIN_TIMES = 3
+_MIN_SHARE = 0.8
+"""How often, and with which share by one speaker, a name is used where it tells who is meant."""
+
+
+class SpeakerAliases:
+    """The names that the speakers of one domain have or are called. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._named: Counter[int] = Counter()
+        self._talking: Counter[int] = Counter()
+        self._addressed: dict[str, Counter[int]] = {}
+        self._rows: dict[int, _Spoken] = {}
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of everyone who ever spoke, by name; those without one by their role."""
+        return self._numbers
+
+    def add(self, row: int, role: Role, speaker: str, text: str) -> int:
+        """Take note of who spoke, and whom that addressed; give the speaker's number."""
+        number = self._numbers.setdefault(speaker, len(self._numbers))
+        is_tool = role is Role.TOOL
+        spoken = _Spoken(
+            by=number,
+            is_named=speaker != role,
+            is_talk=not is_tool,
+            called=() if is_tool else tuple(_ADDRESS.findall(text)),
+        )
+        self._rows[row] = spoken
+        self._count(spoken, 1)
+        return number
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Forget what was learned from these rows."""
+        for row in rows:
+            self._count(self._rows.pop(row), -1)
+
+    def found_in(self, text: str) -> dict[str, int]:
+        """Find who is named in *text*: the number of the speaker by the name as it is spelled."""
+        found: dict[str, int] = {}
+        for name, number in self._numbers.items():
+            if self._named[number] > 0:
+                found |= dict.fromkeys(_spellings(name, text), number)
+        for word in _WORDS.findall(text):
+            if word not in found and (called := self._called(word)) is not None:
+                found[word] = called
+        return found
+
+    def _called(self, name: str) -> int | None:
+        """Find which of two speakers the other one calls *name*."""
+        by = self._addressed.get(name)
+        talking = [number for number, times in self._talking.items() if times > 0]
+        if by is None or len(talking) != _TWO or by.total() < _MIN_TIMES:
+            return None
+        for caller, called in (talking, reversed(talking)):
+            if by[caller] >= _MIN_SHARE * by.total():
+                return called
+        return None
+
+    def _count(self, spoken: "_Spoken", times: int) -> None:
+        self._named[spoken.by] += times * spoken.is_named
+        self._talking[spoken.by] += times * spoken.is_talk
+        for name in spoken.called:
+            by = self._addressed.setdefault(name, Counter())
+            by[spoken.by] += times
+            if not by.total():
+                del self._addressed[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spoken:
+    by: int
+    is_named: bool
+    is_talk: bool
+    called: tuple[str, ...]
+
+
+def _spellings(name: str, text: str) -> list[str]:
+    """Find *name*, or its first word, in *text*; in any case if all of *text* is in lower case."""
+    is_lower = text == text.lower()
+    for one in dict.fromkeys([name, *name.split()[:1]]):
+        if unspaced_share(one) > 0:
+            found = [one] if one in text else []
+        elif is_lower and one.lower() in STOP_WORDS["english"]:
+            found = []
+        else:
+            written = re.finditer(re.escape(one), text, re.IGNORECASE if is_lower else 0)
+            found = [place[0] for place in written if stands_alone(place)]
+        if found:
+            return found
+    return []

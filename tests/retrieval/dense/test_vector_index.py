@@ -1,0 +1,229 @@
+from contextlib import nullcontext
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem.errors import VectorError
+from agentmem.retrieval.dense import vector_index as vector_module
+from agentmem.retrieval.dense.ivf_partitions import IVFPartitions, num_partitions_for
+from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit, partition
+
+DIMENSION = 8
+
+
+def unit(count, seed=0, dimension=DIMENSION):
+    found = np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def filled(rows, vectors):
+    index = FaissIndex(vectors.shape[1])
+    index.add(np.asarray(rows), vectors)
+    return index
+
+
+def brute_force(rows, vectors, query, allowed):
+    """The same by a loop over plain dot products."""
+    expected = np.full(len(allowed), np.nan)
+    for row, one in zip(rows, vectors, strict=True):
+        score = float(np.dot(one.astype(np.float64), query)) if allowed[row] else -np.inf
+        expected[row] = score if np.isnan(expected[row]) else max(expected[row], score)
+    return expected
+
+
+@given(
+    rows=st.lists(st.integers(0, 11), max_size=40),
+    allowed=st.lists(st.booleans(), min_size=12, max_size=12),
+    seed=st.integers(0, 1000),
+)
+def test_scores_are_those_of_a_dot_product(rows, allowed, seed):
+    """Rows without a vector, with several, and those that are not allowed."""
+    vectors, query = unit(len(rows), seed), unit(1, seed + 5000)[0]
+    index = filled(np.array(rows, np.int64), vectors)
+
+    scores = index.scores(query, np.array(allowed))
+
+    expected = brute_force(rows, vectors, query, allowed)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_equal_vectors_have_equal_scores_wherever_they_stand():
+    """Else what is ranked first would depend on the order in which vectors were loaded."""
+    vectors = unit(1001, dimension=37)
+    vectors[::7] = vectors[0]
+    index = filled(np.arange(1001), vectors)
+
+    for share in (2, 3, 50):
+        scores = index.scores(unit(1, 9, 37)[0], np.arange(1001) % share == 0)
+        same = scores[::7]
+        assert len(set(same[np.isfinite(same)])) == 1
+
+
+def test_the_same_vector_has_the_same_score_under_any_filter():
+    vectors = unit(1000, dimension=37)
+    index = filled(np.arange(1000), vectors)
+    query = unit(1, 9, 37)[0]
+
+    broad = index.scores(query, np.ones(1000, np.bool_))
+    narrow = index.scores(query, np.arange(1000) % 50 == 0)
+
+    assert (narrow[::50] == broad[::50]).all()
+
+
+def test_what_was_removed_has_no_score_and_the_rest_keeps_its_own():
+    vectors = unit(10)
+    index = filled([0, 1, 1, 2, 3, 4, 5, 6, 7, 8], vectors)
+    before = index.scores(vectors[0], np.ones(9, np.bool_))
+
+    index.remove({1, 8, 77})
+
+    after = index.scores(vectors[0], np.ones(9, np.bool_))
+    assert np.isnan(after[[1, 8]]).all()
+    kept = [0, 2, 3, 4, 5, 6, 7]
+    assert (after[kept] == before[kept]).all()
+    assert len(index) == 7
+
+
+def test_an_index_without_vectors_finds_nothing():
+    index = FaissIndex(DIMENSION)
+    index.add(np.empty(0, np.int64), np.empty((0, DIMENSION), np.float32))
+    index.remove([1])
+
+    assert np.isnan(index.scores(unit(1)[0], np.ones(3, np.bool_))).all()
+    assert index.scores(unit(1)[0], np.ones(0, np.bool_)).shape == (0,)
+    assert index.vectors().shape == (0, DIMENSION)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        np.zeros((1, DIMENSION)),
+        np.full((1, DIMENSION), np.nan),
+        np.full((1, DIMENSION), np.inf),
+        np.ones((1, DIMENSION + 1)),
+        np.ones((1, DIMENSION - 1)),
+        np.ones(DIMENSION),
+    ],
+    ids=["zero", "nan", "infinite", "longer", "shorter", "no table"],
+)
+def test_a_vector_that_cannot_be_compared_is_refused_with_all_that_came_with_it(bad):
+    index = filled([0], unit(1))
+    together = np.concatenate([unit(1), bad]) if bad.shape == (1, DIMENSION) else bad
+
+    with pytest.raises(VectorError):
+        index.add(np.arange(len(together)), together.astype(np.float32))
+    assert len(index) == 1
+
+
+def test_a_query_that_cannot_be_compared_is_refused():
+    index = filled([0], unit(1))
+
+    for bad in (np.zeros(DIMENSION), np.full(DIMENSION, np.nan), np.ones(DIMENSION + 1)):
+        with pytest.raises(VectorError):
+            index.scores(bad.astype(np.float32), np.ones(1, np.bool_))
+
+
+def test_vectors_are_compared_by_direction_alone():
+    long = unit(3) * np.array([[5.0], [0.001], [1e30]], np.float32)
+    index = filled([0, 1, 2], long)
+
+    scores = index.scores(unit(3)[1] * 42, np.ones(3, np.bool_))
+
+    np.testing.assert_allclose(scores, unit(3) @ unit(3)[1], atol=1e-6)
+
+
+def test_making_unit_vectors_of_unit_vectors_changes_no_bit():
+    once = as_unit(unit(200) * 3, DIMENSION)
+
+    assert (as_unit(once, DIMENSION) == once).all()
+
+
+@pytest.fixture
+def small_limits(monkeypatch):
+    monkeypatch.setattr(vector_module, "MAX_EXACT", 400)
+    monkeypatch.setattr(vector_module, "MAX_COMPARED", 200)
+
+
+def in_cells(vectors):
+    index = filled(np.arange(len(vectors)), vectors)
+    assert index.wants_partitions
+    cells = IVFPartitions.of(vectors, num_partitions_for(len(vectors)))
+    index.set_partitions(cells, cells.assign(vectors[:-10]))  # ten were added meanwhile
+    assert not index.wants_partitions
+    return index
+
+
+def topics(count, seed=3):
+    """Vectors that lie around 40 topics, as those of texts do."""
+    random = np.random.default_rng(seed)
+    centres = unit(40, 1, 32)
+    return as_unit(
+        centres[random.integers(0, 40, count)]
+        + 0.08 * random.standard_normal((count, 32)).astype(np.float32),
+        32,
+    )
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_large_index_looks_at_close_cells_and_finds_most_of_the_best():
+    vectors = topics(2000)
+    index = in_cells(vectors)
+    queries = topics(30, seed=4)
+    found = []
+
+    for query in queries:
+        scores = index.scores(query, np.ones(2000, np.bool_))
+        assert 0 < np.isfinite(scores).sum() < 600
+        best = set(np.argsort(-(vectors @ query))[:10])
+        found.append(len(best & set(np.argsort(-scores)[:10])) / 10)
+    assert np.mean(found) > 0.95
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_narrow_filter_makes_a_large_index_exact():
+    vectors = topics(2000)
+    index = in_cells(vectors)
+    allowed = np.arange(2000) % 5 == 0
+    query = topics(1, seed=4)[0]
+
+    scores = index.scores(query, allowed)
+
+    np.testing.assert_allclose(scores[allowed], vectors[allowed] @ query, atol=1e-6)
+    assert (scores[~allowed] == -np.inf).all()
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_cells_follow_what_is_added_and_removed():
+    vectors = topics(2000)
+    index = in_cells(vectors)
+    new = topics(50, seed=8)
+
+    index.remove(range(100, 900))
+    index.add(np.arange(2000, 2050), new)
+
+    for row, query in ((2007, new[7]), (950, vectors[950]), (50, vectors[50])):
+        assert int(np.nanargmax(index.scores(query, np.ones(2050, np.bool_)))) == row
+    assert np.isnan(index.scores(new[0], np.ones(2050, np.bool_))[100:900]).all()
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_dividing_gives_way_to_a_removal_and_is_done_the_next_time(monkeypatch):
+    """What was assigned by then has moved."""
+    monkeypatch.setattr(vector_module, "_CHUNK", 300)
+    index = filled(np.arange(2000), topics(2000))
+    times = count(1)
+
+    class Lock(nullcontext):
+        def __enter__(self):
+            if next(times) == 4:
+                index.remove(range(100))
+
+    partition(index, Lock())
+    assert index.wants_partitions
+    partition(index, Lock())
+
+    assert not index.wants_partitions
+    assert (index._partition_of.values == index._partitions.assign(index.vectors())).all()

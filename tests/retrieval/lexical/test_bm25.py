@@ -1,0 +1,165 @@
+"""The index of words, beside a plain one that does everything anew."""
+
+import math
+from collections import Counter
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem.retrieval.lexical.bm25 import K1, B, LexicalIndex, searched_text
+from agentmem.retrieval.lexical.neighbour_smoothing import EARLIER, LATER, PAUSE_S
+from agentmem.retrieval.text.analyzer import Analyzer
+from tests.retrieval.entries import entry, said
+
+WORDS = ("cat", "dog", "museum", "running", "Lisbon", "beach", "the", "猫")
+
+
+def plain_scores(entries, text):
+    """BM25 with borrowed words, as it is defined."""
+    analyzer = Analyzer()
+    counts = [Counter(analyzer.passage(searched_text(one)).terms) for one in entries]
+    near = [Counter() for _ in entries]
+    lengths = [0.0] * len(entries)
+    for row, other, weight in lent(entries):
+        for term, count in counts[other].items():
+            near[row][term] += weight * count
+        lengths[row] += weight * counts[other].total()
+    mean = sum(lengths) / len(entries) if entries else 0
+    scores = [0.0] * len(entries)
+    for same in analyzer.query(text, {"english"}):
+        (term,) = same
+        df = sum(term in one for one in counts)
+        if not df:
+            continue
+        idf = math.log(1 + (len(entries) - df + 0.5) / (df + 0.5))
+        for row, count in enumerate(one[term] for one in near):
+            norm = K1 * (1 - B + B * lengths[row] / mean)
+            scores[row] += idf * count * (K1 + 1) / (count + norm)
+    return scores
+
+
+def lent(entries):
+    """Who borrows from whom: row, other row, weight; each from itself as well."""
+    for row, one in enumerate(entries):
+        yield row, row, 1.0
+        branch = [i for i, other in enumerate(entries) if other.branch_id == one.branch_id]
+        place = branch.index(row)
+        for step, weights in ((-1, EARLIER), (1, LATER)):
+            at = place
+            for weight in weights:
+                following = at + step
+                if not 0 <= following < len(branch):
+                    break
+                times = sorted(entries[branch[i]].created_at for i in (at, following))
+                if times[1] - times[0] > timedelta(seconds=PAUSE_S):
+                    break
+                at = following
+                yield row, branch[at], weight
+
+
+def index_of(entries):
+    index = LexicalIndex()
+    index.add(entries, range(len(entries)))
+    return index
+
+
+@st.composite
+def conversations(draw):
+    """Messages of a few branches whose turns mix, with pauses."""
+    texts = draw(
+        st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), min_size=1, max_size=14)
+    )
+    minute, entries = 0, []
+    for number, words in enumerate(texts, start=1):
+        minute += draw(st.sampled_from([1, 1, 30, 61, 300]))
+        branch = draw(st.integers(1, 2))
+        entries.append(entry(number, " ".join(words), minute=minute, branch=branch))
+    return entries
+
+
+@given(conversations(), st.sampled_from(["cat", "running dogs in Lisbon", "猫 museum museum", "x"]))
+def test_equals_the_plain_one(entries, text):
+    index = index_of(entries)
+    # The plain one takes every text for English, as these are.
+    found = index.scores(text)
+    assert found == pytest.approx(plain_scores(entries, text), abs=1e-4)
+    assert found.dtype == np.float32
+
+
+@given(conversations(), st.data())
+def test_portions_make_no_difference(entries, data):
+    whole, index, row = index_of(entries), LexicalIndex(), 0
+    while row < len(entries):
+        size = data.draw(st.integers(1, 5))
+        portion = entries[row : row + size]
+        index.add(portion, range(row, row + len(portion)))
+        index.scores("cat")
+        row += size
+    assert index.scores("cat dog 猫") == pytest.approx(whole.scores("cat dog 猫"))
+
+
+@given(conversations(), st.data())
+def test_a_removed_message_is_as_if_never_said(entries, data):
+    index = index_of(entries)
+    places = range(len(entries))
+    gone = data.draw(st.lists(st.sampled_from(places), unique=True, max_size=6))
+    first = data.draw(st.integers(0, len(gone)))
+    for rows in (gone[:first], gone[first:]):
+        index.remove(rows)
+    later = entry(99, "cat and beach", minute=entries[-1].created_at.minute + 10_000)
+    index.add([later], range(len(entries), len(entries) + 1))
+    left = [one for row, one in enumerate(entries) if row not in gone]
+    anew = index_of([*left, later])
+    kept = [row for row in places if row not in gone] + [len(entries)]
+    for text in ("cat dog", "猫 museum", "beach"):
+        scores = index.scores(text)
+        assert scores[kept] == pytest.approx(anew.scores(text), abs=1e-5)
+        assert not scores[gone].any()
+
+
+def test_no_word_of_a_removed_message_is_kept():
+    index = index_of(said("my password is swordfish", "hello there"))
+    index.remove([0])
+    assert "swordfish" not in index._postings
+    assert not index.scores("swordfish").any()
+
+
+def test_an_answer_borrows_the_words_of_its_question():
+    scores = index_of(said("Where is the museum?", "Just behind the station.", "Fine.")).scores(
+        "museum"
+    )
+    assert scores[0] > scores[1] > scores[2] > 0
+
+
+def test_nothing_is_borrowed_over_a_pause_or_from_a_branch_beside():
+    entries = [
+        entry(1, "museum", minute=0),
+        entry(2, "fine", minute=1, branch=2),
+        entry(3, "fine", minute=100),
+    ]
+    assert index_of(entries).scores("museum")[1:].tolist() == [0, 0]
+
+
+def test_speaker_and_date_are_words_too():
+    index = index_of([entry(1, "hello", speaker="Anna"), entry(2, "hello", minute=60 * 24 * 200)])
+    assert index.scores("Anna")[0] > 0
+    assert index.scores("July")[1] > 0
+    assert index.scores("2026-07")[1] > 0
+
+
+def test_a_german_text_is_found_by_a_bare_word():
+    index = index_of(said("Wir haben das Hotel für die Reise nach Lissabon gebucht.", "Gut!"))
+    assert index.scores("buchen Reisen")[0] > 0
+
+
+def test_nothing_in_an_empty_index():
+    index = LexicalIndex()
+    assert len(index) == 0
+    assert index.scores("cat").shape == (0,)
+    index.add(said("cat"), range(1))
+    index.remove([0])
+    index.remove([])
+    assert index.scores("cat").tolist() == [0]
