@@ -89,11 +89,11 @@ def requests(words: Words, nonce: str) -> list[GenerationRequest]:
 
 
 def half_pool(model: LocalModel, dtype: str, num_blocks: int) -> InferenceConfig:
-    """Give the settings of a pool of that many blocks."""
+    """Give the settings of a pool of that many blocks, and as much for the buffers of runs."""
     usage = model.kv_usage()
     # One block of the memory is the null block, which no account counts.
     block_bytes = usage.max_kv_bytes // (usage.total + 1)
-    return InferenceConfig(dtype=dtype, kv_bytes=block_bytes * (num_blocks + 1))
+    return InferenceConfig(dtype=dtype, kv_bytes=2 * block_bytes * (num_blocks + 1))
 
 
 def run(model: LocalModel, load: list[GenerationRequest]) -> Load:

@@ -195,14 +195,14 @@ def make_request(rng: random.Random) -> GenerationRequest:
 
 
 def make_model(module: LlamaForCausalLM, *, num_blocks: int) -> LocalModel:
-    """Make a model with a pool of that many blocks."""
+    """Make a model with a pool of that many blocks, and as much for the buffers of runs."""
     tokenizer = AutoTokenizer.from_pretrained(weights.find_model(DEFAULT_MODEL, lambda *_: None))
     config = module.config
     head = 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers * 4
     pool = InferenceConfig(
         dtype="float32",
         block_size=BLOCK_SIZE,
-        kv_bytes=head * BLOCK_SIZE * (num_blocks + 1),
+        kv_bytes=head * BLOCK_SIZE * 2 * (num_blocks + 1),
         prefill_chunk=64,
         max_num_batched_tokens=128,
         max_num_seqs=NUM_THREADS * 3,

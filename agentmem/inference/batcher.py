@@ -86,9 +86,10 @@ class Batcher:
     def step(self, now: float) -> bool:
         """Take one step; tell whether there was anything to do."""
         self._expire(now)
+        self._make_room(now)
         self._start(now)
         decoding = self._scheduler.decoding()
-        batches: list[Batch] = self._scheduler.prefills()
+        batches = [part for one in self._scheduler.prefills() for part in self._runner.parts(one)]
         for batch in batches:
             self._advance(batch, now)
         alive = [sequence for sequence in decoding if sequence.is_decoding and sequence.is_alive]
@@ -132,7 +133,7 @@ class Batcher:
         A request that was interrupted while it took a token fails: whether its generator has drawn
         already is not known.
         """
-        self._runner.in_pass = False
+        self._runner.reset()
         self._prefixes.reset()
         self._scheduler.clear()
         self._forks.clear()
@@ -172,6 +173,21 @@ class Batcher:
             self.end(sequence)
             heapq.heappop(self._deadlines)
 
+    def _make_room(self, now: float) -> None:
+        """
+        Let some wait again where the buffers of all that run do not fit their memory.
+
+        Else their keys and values would be gathered anew for each pass.
+        """
+        if not self._runner.was_short():
+            return
+        running = self._scheduler.running
+        while not self._runner.fits(running, [len(sequence.token_ids) for sequence in running]):
+            victim = self._scheduler.victim(now)
+            if victim is None:
+                return
+            self._preempt(victim)
+
     def _start(self, now: float) -> None:
         for sequence, _ in self._scheduler.candidates(now, self._num_known):
             # In order: a request that does not fit is not overtaken by a smaller one.
@@ -201,12 +217,23 @@ class Batcher:
         sequence.table = hits
         sequence.num_published = len(hits)
         sequence.num_computed = sequence.num_written = len(hits) * size
+        if not self._fits_beside(sequence):
+            self._prefixes.release(hits)
+            sequence.restart()
+            return False
         self._blocks.copy_part(sequence)
         if sequence.num_cached is None:
             sequence.num_cached = sequence.num_computed
             self.counts["cached_tokens"] += sequence.num_computed
         self._scheduler.start(sequence)
         return True
+
+    def _fits_beside(self, sequence: Sequence) -> bool:
+        """Whether the buffers of *sequence* and of all that run will fit, as long as they get."""
+        side_by_side = [*self._scheduler.running, sequence]
+        size = self._prefixes.block_size
+        lengths = [self._admission.expected_blocks(one) * size for one in side_by_side]
+        return self._runner.fits(side_by_side, lengths)
 
     def _advance(self, batch: Batch, now: float) -> None:
         """Compute the next tokens of each sequence of *batch*; where one fails, others go on."""
@@ -259,6 +286,12 @@ class Batcher:
     def _fork(self, parent: Sequence, child: Sequence, logits: Tensor) -> None:
         """Let *child* go on from the prompt of *parent*: share whole blocks, copy the last."""
         if not self._scheduler.has_room or not self._blocks.fork(parent, child):
+            self._scheduler.add(child)
+            return
+        if not self._fits_beside(child):
+            self._prefixes.release(child.table)
+            child.restart()
+            child.num_cached = None
             self._scheduler.add(child)
             return
         self.counts["forks"] += 1

@@ -24,7 +24,7 @@ from typing import TypeVar
 import torch
 
 from agentmem.config import InferenceConfig
-from agentmem.errors import ConfigError, InferenceError, QueueFullError
+from agentmem.errors import InferenceError, QueueFullError
 from agentmem.inference.admission import Admission
 from agentmem.inference.batcher import Batcher
 from agentmem.inference.block_pool import BlockPool
@@ -32,6 +32,7 @@ from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.device_memory import pool_bytes
 from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.kv_usage import KVUsage
+from agentmem.inference.memory_plan import MemoryPlan, plan_memory
 from agentmem.inference.prefix_cache import PrefixCache
 from agentmem.inference.runner import Runner
 from agentmem.inference.scheduler import Limits, Scheduler
@@ -79,14 +80,14 @@ class Engine:
         # When the process ends, the library is taken apart before the last streams are: they are
         # to touch no tensor then.
         weakref.finalize(self, self._closed.set)
-        num_blocks = _num_blocks(model, config)
-        self._pool = BlockPool(max(num_blocks, 1))
+        plan = _plan(model, config, context_window)
+        self._pool = BlockPool(max(plan.num_blocks, 1))
         key = f"{fingerprint}:{model.dtype}:{config.weights}"
         self._prefixes = PrefixCache(self._pool, block_size=config.block_size, model=key)
         self._tensors: KVTensors | None = None
         if model.layout is not None:
             self._tensors = KVTensors(
-                model.layout, block_size=config.block_size, num_blocks=num_blocks
+                model.layout, block_size=config.block_size, num_blocks=plan.num_blocks
             )
         self._scheduler = Scheduler(
             Limits(
@@ -97,14 +98,15 @@ class Engine:
         )
         self._admission = Admission(
             block_size=config.block_size,
-            num_blocks=num_blocks if self._tensors is not None else None,
+            num_blocks=plan.num_blocks if self._tensors is not None else None,
             context_window=context_window,
         )
+        self._runner = Runner(model, self._tensors, run_slots=plan.run_slots)
         self._batcher = Batcher(
             self._scheduler,
             self._admission,
             self._prefixes,
-            Runner(model, self._tensors),
+            self._runner,
             refusal=model.refusal,
         )
 
@@ -217,6 +219,7 @@ class Engine:
                 sequence.reader.fail(_closed())
                 self._batcher.end(sequence)
             if self._tensors is not None:
+                self._runner.reset()
                 self._tensors.release()
 
         if os.getpid() == self._process and not self._closed.is_set():
@@ -226,6 +229,7 @@ class Engine:
         total = self._pool.num_blocks if self._tensors else 0
         free = self._pool.num_free if self._tensors else 0
         cached = self._prefixes.num_cached
+        slot_bytes = self._tensors.slot_bytes if self._tensors else 0
         return KVUsage(
             free=free,
             cached=cached,
@@ -235,6 +239,8 @@ class Engine:
             tokens=self._batcher.num_tokens(),
             kv_bytes=self._tensors.num_bytes if self._tensors else 0,
             max_kv_bytes=self._tensors.max_bytes if self._tensors else 0,
+            run_bytes=self._runner.num_slots * slot_bytes,
+            max_run_bytes=self._runner.max_slots * slot_bytes,
         )
 
     def _check(self) -> None:
@@ -242,6 +248,7 @@ class Engine:
         for sequence in self._scheduler.running:
             assert sequence.num_written <= sequence.num_computed, "more written than computed"
             assert sequence.state is State.RUNNING, "an ended sequence runs"
+        self._runner.check(self._scheduler.running)
         for sequence in self._scheduler.waiting:
             assert not sequence.table, "a waiting sequence holds blocks"
 
@@ -371,19 +378,17 @@ def _closed() -> InferenceError:
     return InferenceError("the model is closed: load it again")
 
 
-def _num_blocks(model: CausalModel, config: InferenceConfig) -> int:
+def _plan(model: CausalModel, config: InferenceConfig, context_window: int) -> MemoryPlan:
     if model.layout is None:
-        return 0
-    block_bytes = model.layout.block_bytes(config.block_size)
+        return MemoryPlan(num_blocks=0, run_slots=0)
     chunk = [[0] * min(config.prefill_chunk, model.context_window or config.prefill_chunk)]
     kv_bytes = pool_bytes(
         config.kv_bytes, model.device, lambda: model.forward(chunk, model.new_cache())
     )
-    # One more block is the null block.
-    num_blocks = kv_bytes // block_bytes - 1
-    if num_blocks < 1:
-        raise ConfigError(
-            f"kv_bytes {kv_bytes} holds less than two KV blocks of {block_bytes} "
-            "bytes: raise InferenceConfig.kv_bytes or lower block_size"
-        )
-    return num_blocks
+    return plan_memory(
+        kv_bytes,
+        block_bytes=model.layout.block_bytes(config.block_size),
+        block_size=config.block_size,
+        longest=context_window,
+        max_num_seqs=config.max_num_seqs,
+    )

@@ -62,6 +62,11 @@ class KVTensors:
         """Memory that it comes to when every block has been used."""
         return self._num_rows * self._layout.block_bytes(self.block_size)
 
+    @property
+    def slot_bytes(self) -> int:
+        """Memory of one token position."""
+        return self._layout.block_bytes(self.block_size) // self.block_size
+
     def read(self, blocks: Sequence[BlockId], into: Sequence[Tensor]) -> None:
         """
         Copy *blocks*, in order, to the beginning of each tensor of *into*.

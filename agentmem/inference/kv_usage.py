@@ -8,6 +8,9 @@ class KVUsage:
     """
     Where the KV blocks are: ``free + cached + in_use == total``.
 
+    ``kv_bytes + run_bytes`` stays within ``max_kv_bytes + max_run_bytes``, and that within
+    ``InferenceConfig.kv_bytes``.
+
     All are 0 for a model whose keys and values cannot be kept in blocks.
     """
 
@@ -24,7 +27,17 @@ class KVUsage:
     """Tokens whose keys and values are in blocks in use; the rest of their slots is room."""
 
     kv_bytes: int
-    """Memory that the pool has taken so far."""
+    """Bytes that the pool of blocks has taken so far."""
 
     max_kv_bytes: int
-    """Memory that it may grow to, by ``InferenceConfig.kv_bytes``."""
+    """Bytes that the pool may grow to."""
+
+    run_bytes: int
+    """
+    Bytes of the buffers beside the pool in which requests that run have their keys and values.
+
+    They are given back as requests end.
+    """
+
+    max_run_bytes: int
+    """Bytes that those buffers may take together; what needs more waits, or runs later."""

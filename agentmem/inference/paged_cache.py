@@ -151,20 +151,37 @@ class PagedCache(Cache):
         return KVLayout(shapes=tuple(shapes), dtype=dtype, device=device)
 
     def open(self, layout: KVLayout, *, rows: int, slots: int) -> None:
-        """Take zeroed buffers for *rows* rows of *slots* positions, and some more."""
+        """Take zeroed buffers for *rows* rows of *slots* positions."""
         shapes = iter(layout.shapes)
         for layer in self._run_layers:
             like = [
                 torch.empty((rows, s.heads, 0, s.dim), dtype=layout.dtype, device=layout.device)
                 for s in (next(shapes), next(shapes))
             ]
-            layer.reserve(like[0], like[1], slots + self.window.margin + _SPARE_SLOTS)
+            layer.reserve(like[0], like[1], slots)
+
+    def grow(self, slots: int) -> None:
+        """Make each row *slots* positions long, and keep what is there."""
+        for layer in self._run_layers:
+            if layer.buffers is not None:
+                layer.reserve(*layer.buffers, slots)
+
+    def release(self) -> None:
+        """Give all memory back, whoever still refers to this cache."""
+        for layer in self._run_layers:
+            layer.buffers, layer.shared = None, []
 
     @property
     def num_rows(self) -> int:
         """How many rows there is room for."""
         buffers = self._run_layers[0].buffers if self._run_layers else None
         return 0 if buffers is None else buffers[0].shape[0]
+
+    @property
+    def num_slots(self) -> int:
+        """How many positions of each row there is room for."""
+        buffers = self._run_layers[0].buffers if self._run_layers else None
+        return 0 if buffers is None else buffers[0].shape[2]
 
     def row(self, index: int, *, first: int = 0) -> list[Tensor]:
         """Give keys and values in turn, layer after layer, from slot *first* of a row on."""

@@ -1,5 +1,6 @@
 """Brings sequences into runs and computes their next tokens; the only one to move tensors."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Items
 
 from torch import Tensor
@@ -7,9 +8,20 @@ from torch import Tensor
 from agentmem.inference.block_pool import BlockId
 from agentmem.inference.causal_model import CausalModel, OwnCache
 from agentmem.inference.kv_tensors import KVTensors
-from agentmem.inference.run_plan import shared_prefixes, split_by_length
+from agentmem.inference.run_memory import RunMemory
+from agentmem.inference.run_plan import (
+    choose_room,
+    grown,
+    least_slots,
+    shared_prefixes,
+    split_by_length,
+)
 from agentmem.inference.runs import Run
+from agentmem.inference.scheduler import Batch
 from agentmem.inference.sequence import Sequence
+
+_MAX_STALE = 2
+"""Slots in use for each one of the longest row, above which rows are gathered anew."""
 
 
 class Runner:
@@ -19,13 +31,25 @@ class Runner:
     Args:
         model: what to run.
         tensors: where its blocks are; None for a model whose state cannot be kept in blocks.
+        run_slots: positions that the buffers of all runs may hold together.
     """
 
-    def __init__(self, model: CausalModel, tensors: KVTensors | None) -> None:
+    def __init__(self, model: CausalModel, tensors: KVTensors | None, *, run_slots: int) -> None:
         self._model = model
         self._tensors = tensors
+        self._memory = RunMemory(run_slots)
         self.in_pass = False
         """Whether the last thing that was begun is a pass of the model, and it has not ended."""
+
+    @property
+    def num_slots(self) -> int:
+        """Positions that the buffers of all runs hold room for."""
+        return self._memory.num_slots
+
+    @property
+    def max_slots(self) -> int:
+        """Positions that they may hold room for."""
+        return self._memory.limit
 
     def groups(self, sequences: Items[Sequence]) -> list[list[Sequence]]:
         """Split decoding *sequences* into those that go through the model together."""
@@ -33,12 +57,47 @@ class Runner:
             return [[sequence] for sequence in sequences]
         if len(sequences) < 2 or _in_one_run(sequences):  # noqa: PLR2004 - nothing to split
             return [list(sequences)] if sequences else []
-        size = self._tensors.block_size
-        lengths = [
-            sequence.num_computed - num * size
-            for sequence, num in zip(sequences, self._shared(sequences), strict=True)
-        ]
-        return [[sequences[i] for i in group] for group in split_by_length(lengths)]
+        lengths = [sequence.num_computed for sequence in sequences]
+        groups: list[list[Sequence]] = []
+        for group, slots in self._planned(sequences, lengths):
+            batch = [(sequences[i], 1) for i in group]
+            parts = [batch] if slots <= self._memory.limit else self.parts(batch)
+            groups += [[sequence for sequence, _ in part] for part in parts]
+        return groups
+
+    def parts(self, batch: Batch) -> list[Batch]:
+        """Split *batch* into passes that the model can make and whose buffers fit its memory."""
+        if self._tensors is None or not self._model.can_batch:
+            return [[item] for item in batch]
+        if len(batch) == 1 or self._least(batch) <= self._memory.limit:
+            return [batch]
+        parts: list[Batch] = []
+        for item in batch:
+            if parts and self._least([*parts[-1], item]) <= self._memory.limit:
+                parts[-1].append(item)
+            else:
+                parts.append([item])
+        return parts
+
+    def fits(self, sequences: Items[Sequence], lengths: Items[int]) -> bool:
+        """
+        Whether the buffers of *sequences* fit the memory for runs all at once.
+
+        One alone always does, since no request is admitted that is longer.
+
+        Args:
+            sequences: what is to run side by side.
+            lengths: how many tokens each is counted with.
+        """
+        if self._tensors is None or len(sequences) < 2:  # noqa: PLR2004 - it is alone
+            return True
+        planned = self._planned(sequences, lengths)
+        return sum(slots for _, slots in planned) <= self._memory.limit
+
+    def was_short(self) -> bool:
+        """Whether a run had to make room for another since this was last asked."""
+        was_short, self._memory.is_short = self._memory.is_short, False
+        return was_short
 
     def compute(self, sequences: Items[Sequence], counts: Items[int]) -> Tensor:
         """
@@ -77,8 +136,27 @@ class Runner:
         assert self._tensors is not None, "there are blocks"
         self._tensors.copy(source, target)
 
+    def reset(self) -> None:
+        """Close all runs; what is not in blocks is lost."""
+        self.in_pass = False
+        self._memory.clear()
+
+    def check(self, running: Iterable[Sequence]) -> None:
+        """Assert that the runs are those of *running*, within their memory."""
+        self._memory.check(running)
+
     def _run_of(self, sequences: Items[Sequence], counts: Items[int]) -> Run:
-        """Bring *sequences* into one run that has no other rows."""
+        """Bring *sequences* into one run that has no other rows, and has slots for them."""
+        run = self._joined(sequences, counts)
+        if run is None or not self._has_slots(run, max(counts)):
+            for sequence in sequences:
+                self._leave(sequence)
+            run = self._opened(sequences, counts)
+        self._memory.use(run)
+        return run
+
+    def _joined(self, sequences: Items[Sequence], counts: Items[int]) -> Run | None:
+        """Return the run whose rows are *sequences*, where they can join one that there is."""
         runs: list[Run] = [sequence.run for sequence in sequences if sequence.run is not None]
         if runs and set(counts) == {1}:
             run = max(runs, key=runs.count)
@@ -89,29 +167,96 @@ class Runner:
             for sequence in others:
                 self._leave(sequence)
                 if not run.can_take(sequence):
-                    break
+                    return None
                 run.take(sequence)
-            if all(sequence.run is run for sequence in sequences):
-                return run
-        elif len(sequences) == 1 and runs and len(runs[0].sequences) == 1:
+            return run
+        if len(sequences) == 1 and runs and len(runs[0].sequences) == 1:
             return runs[0]
-        for sequence in sequences:
-            self._leave(sequence)
-        shared = self._shared(sequences)
+        return None
+
+    def _has_slots(self, run: Run, num_new: int) -> bool:
+        """Whether *run* has slots for the next *num_new* tokens, or can get them where it is."""
+        end, size = run.end + num_new, self._block_size
+        if end + size <= run.room.slots:
+            return True
+        if end > _MAX_STALE * (run.longest + num_new):
+            return False
+        room = grown(run.room, end, block_size=size, free=self._memory.free)
+        if room is None:
+            return False
+        run.grow(room.slots)
+        return True
+
+    def _opened(self, sequences: Items[Sequence], counts: Items[int]) -> Run:
+        """Gather *sequences*, which are in no run, into a new one; others make room for it."""
+        shared, size = self._shared(sequences), self._block_size
+        held, width = self._widths(sequences, counts, shared)
+        free = self._memory.free
+        least = held + least_slots(len(sequences), width, block_size=size)
+        is_short = free < least
+        if is_short:
+            self._memory.make_room(least)
+            free = self._memory.free
+        room = choose_room(
+            len(sequences), width, block_size=size, limit=free - held, is_short=is_short
+        )
+        assert room is not None, "what is admitted fits, alone or in the parts of a batch"
         assert self._tensors is not None, "there are blocks"
-        return Run(self._model, self._tensors, sequences, shared=shared, counts=counts)
+        return Run(self._model, self._tensors, sequences, shared=shared, counts=counts, room=room)
 
     def _leave(self, sequence: Sequence) -> None:
         self.save(sequence, partial=True)
         self.drop(sequence)
 
+    def _planned(
+        self, sequences: Items[Sequence], lengths: Items[int]
+    ) -> list[tuple[list[int], int]]:
+        """Group *sequences*, by index, as if they were so long; with the slots of each group."""
+        size = self._block_size
+        shared = self._shared(sequences) if self._model.can_batch else [0] * len(sequences)
+        own = [length - num * size for length, num in zip(lengths, shared, strict=True)]
+        groups = split_by_length(own) if self._model.can_batch else [[i] for i in range(len(own))]
+        return [
+            (
+                group,
+                least_slots(len(group), max(own[i] for i in group), block_size=size)
+                + self._held([sequences[i] for i in group], [shared[i] for i in group]),
+            )
+            for group in groups
+        ]
+
+    def _least(self, batch: Batch) -> int:
+        """Count the slots that a run for *batch* takes at least."""
+        sequences, counts = [one for one, _ in batch], [count for _, count in batch]
+        held, width = self._widths(sequences, counts, self._shared(sequences))
+        return held + least_slots(len(batch), width, block_size=self._block_size)
+
+    def _widths(
+        self, sequences: Items[Sequence], counts: Items[int], shared: Items[int]
+    ) -> tuple[int, int]:
+        """Return the slots of all shared parts, and those of the longest row after a pass."""
+        size = self._block_size
+        own = [
+            sequence.num_computed + count - num * size
+            for sequence, count, num in zip(sequences, counts, shared, strict=True)
+        ]
+        return self._held(sequences, shared), max(own)
+
+    def _held(self, sequences: Items[Sequence], shared: Items[int]) -> int:
+        parts = {tuple(one.table[:num]) for one, num in zip(sequences, shared, strict=True)}
+        return sum(map(len, parts)) * self._block_size
+
     def _shared(self, sequences: Items[Sequence]) -> list[int]:
         if len(sequences) < 2 or not self._model.attends:  # noqa: PLR2004 - nobody to share with
             return [0] * len(sequences)
-        assert self._tensors is not None, "there are blocks"
-        size = self._tensors.block_size
+        size = self._block_size
         tables = [s.table[: s.num_written // size] for s in sequences]
         return shared_prefixes(tables, block_size=size)
+
+    @property
+    def _block_size(self) -> int:
+        assert self._tensors is not None, "there are blocks"
+        return self._tensors.block_size
 
     def _compute_own(self, sequence: Sequence) -> Tensor:
         cache = sequence.own_cache or OwnCache()

@@ -14,9 +14,8 @@ from agentmem.inference.block_pool import BlockId
 from agentmem.inference.causal_model import CausalModel
 from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.paged_cache import PagedCache
+from agentmem.inference.run_plan import Room
 from agentmem.inference.sequence import Sequence
-
-_MIN_ROWS = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +44,10 @@ class Run:
         sequences: the rows; what each has computed is in its blocks.
         shared: for each row, how many of its blocks it attends to as a part that others share.
         counts: for each row, the tokens of the pass that comes first.
+        room: the buffers to take; enough for that pass and one block.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         model: CausalModel,
         tensors: KVTensors,
@@ -55,24 +55,60 @@ class Run:
         *,
         shared: Items[int],
         counts: Items[int],
+        room: Room,
     ) -> None:
         self._model = model
         self._tensors = tensors
         self._block_size = tensors.block_size
         self._parts: dict[tuple[BlockId, ...], _Part] = {}
         self._rows: list[_Row] = []
-        self._cache = self._open(sequences, shared, counts)
+        self._cache = self._open(sequences, shared, counts, room)
         end = self._cache.window.end + max(counts)
         for sequence, num_blocks, count in zip(sequences, shared, counts, strict=True):
             part = self._part(sequence.table[:num_blocks]) if num_blocks else None
             self._rows.append(_Row(sequence, part, num_blocks * self._block_size))
             self._load(len(self._rows) - 1, end=end - count)
-            sequence.run = self
         self._share()
+        for sequence in sequences:
+            sequence.run = self
 
     @property
     def sequences(self) -> list[Sequence]:
         return [row.sequence for row in self._rows]
+
+    @property
+    def room(self) -> Room:
+        """The buffers that it has."""
+        return Room(rows=self._cache.num_rows, slots=self._cache.num_slots)
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of its buffers and of the parts that its rows share; each holds one position."""
+        parts = sum(len(part.blocks) for part in self._parts.values()) * self._block_size
+        return self._cache.num_rows * self._cache.num_slots + parts
+
+    @property
+    def end(self) -> int:
+        """One past the last slot in use."""
+        return self._cache.window.end
+
+    @property
+    def longest(self) -> int:
+        """Slots that its longest row uses."""
+        return max(self._cache.window.lengths)
+
+    def grow(self, slots: int) -> None:
+        """Make each row *slots* long."""
+        self._cache.grow(slots)
+
+    def close(self) -> None:
+        """Give all memory back; what is not in blocks is lost."""
+        for row in self._rows:
+            row.sequence.run = None
+        self._rows.clear()
+        self._parts.clear()
+        self._cache.window.lengths.clear()
+        self._cache.release()
 
     def forward(self, counts: Items[int]) -> Tensor:  # (rows, vocab)
         """Compute the next *counts* tokens of each row; give the logits after the last."""
@@ -126,6 +162,8 @@ class Run:
         sequence.run = None
         if self._rows:
             self._share()
+        else:
+            self.close()
 
     def save(self, sequence: Sequence, *, partial: bool) -> None:
         """Write to the blocks of *sequence* what they lack: whole ones, or the last one too."""
@@ -141,7 +179,7 @@ class Run:
             sequence.num_written = min(end * size, sequence.num_computed)
 
     def _open(
-        self, sequences: Items[Sequence], shared: Items[int], counts: Items[int]
+        self, sequences: Items[Sequence], shared: Items[int], counts: Items[int], room: Room
     ) -> PagedCache:
         cache = self._model.new_cache()
         window, layout = cache.window, self._model.layout
@@ -153,9 +191,7 @@ class Run:
         width = max(had + new for had, new in zip(window.lengths, counts, strict=True))
         window.end = width - max(counts)
         window.margin = self._block_size
-        alone = len(sequences) == 1
-        rows = 1 if alone else max(_MIN_ROWS, 1 << (len(sequences) - 1).bit_length())
-        cache.open(layout, rows=rows, slots=width)
+        cache.open(layout, rows=room.rows, slots=room.slots)
         return cache
 
     def _load(self, index: int, *, end: int) -> None:

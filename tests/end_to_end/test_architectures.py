@@ -13,6 +13,7 @@ from tests.inference.tiny import (
     ask,
     greedy_batch,
     greedy_ids,
+    model_with_blocks,
     plain_ids,
     random_ids,
     tiny_model,
@@ -93,8 +94,7 @@ def test_a_fork_in_the_middle_of_a_block(subject):
 
 def test_preempted_and_taken_up_again(subject):
     """There is room for the three prompts alone, and the engine is made to hope for the best."""
-    row = subject.model._engine._model.layout.block_bytes(4)
-    model = tiny_model(module=subject.module, kv_bytes=row * 30)
+    model = model_with_blocks(29, module=subject.module)
     model._engine._admission._share = 0.0
     prompts = [random_ids(36 + n, seed=20 + n) for n in range(3)]
     subject.check(model, prompts, cached=[0, 0, 0])

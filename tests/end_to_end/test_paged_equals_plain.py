@@ -13,6 +13,7 @@ from agentmem.types import Message, Role, TextPart
 from tests.inference.tiny import (
     ask,
     greedy_ids,
+    model_with_blocks,
     plain_ids,
     random_ids,
     tiny_model,
@@ -39,8 +40,7 @@ def check(model, module, prompt, *, cached):
 def test_after_evictions_the_tokens_are_still_the_plain_ones(module):
     """The pool holds about two of the four prompts at a time."""
     size = tiny_model(module=module).kv_usage
-    row = tiny_model(module=module)._engine._model.layout.block_bytes(4)
-    model = tiny_model(module=module, kv_bytes=36 * row)
+    model = model_with_blocks(35, module=module)
     assert size().total > model.kv_usage().total == 35
 
     for turn in range(8):
@@ -68,7 +68,7 @@ def test_a_pool_that_grows_keeps_what_it_held(monkeypatch):
 
 
 def test_a_buffer_that_grows_in_the_middle_of_an_answer_gives_the_plain_tokens(module, monkeypatch):
-    monkeypatch.setattr("agentmem.inference.paged_cache._SPARE_SLOTS", 1)
+    monkeypatch.setattr("agentmem.inference.run_plan.SPARE_SLOTS", 1)
     model = tiny_model(module=module, prefill_chunk=7)
     prompt = random_ids(23)
 

@@ -171,7 +171,7 @@ def test_a_published_block_is_never_written_again(monkeypatch):
 
 
 def test_a_pool_too_small_for_one_block_is_a_config_error():
-    with pytest.raises(ConfigError, match="holds less than two KV blocks of"):
+    with pytest.raises(ConfigError, match="holds less than 4 KV blocks of"):
         tiny_model(module=MODULE, kv_bytes=100)
 
 

@@ -1,6 +1,6 @@
 """Small random models and a small tokenizer, for tests that need no real answers."""
 
-from functools import cache
+from unittest.mock import patch
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from agentmem.config import InferenceConfig, Sampling
 from agentmem.inference import LocalModel
+from agentmem.inference.memory_plan import MemoryPlan
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import GenerationRequest
@@ -108,17 +109,11 @@ def tiny_model(kind="llama", *, module=None, **config):
     )
 
 
-def model_with_blocks(num_blocks, *, module=None, **config):
-    """A llama with a pool of that many blocks of 4 positions."""
-    module = module or tiny_module()
-    kv_bytes = block_bytes(module) * (num_blocks + 1)
-    return tiny_model(module=module, kv_bytes=kv_bytes, **config)
-
-
-@cache
-def block_bytes(module):
-    """Bytes of a block of 4 positions."""
-    return tiny_model(module=module)._engine._model.layout.block_bytes(4)
+def model_with_blocks(num_blocks, *, run_slots=1 << 16, module=None, **config):
+    """A llama with a pool of that many blocks of 4 positions, and room for all that may run."""
+    plan = MemoryPlan(num_blocks=num_blocks, run_slots=run_slots)
+    with patch("agentmem.inference.engine.plan_memory", return_value=plan):
+        return tiny_model(module=module or tiny_module(), **config)
 
 
 def plain_ids(module, token_ids, max_tokens):
