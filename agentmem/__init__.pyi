@@ -46,6 +46,7 @@ from agentmem.protocols import Hit as Hit
 from agentmem.types import Break as Break
 from agentmem.types import FinishReason as FinishReason
 from agentmem.types import Form as Form
+from agentmem.types import Health as Health
 from agentmem.types import ImagePart as ImagePart
 from agentmem.types import Message as Message
 from agentmem.types import Origin as Origin

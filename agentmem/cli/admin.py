@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from agentmem.cli.opening import open_to_change, open_to_read
+from agentmem.cli.opening import open_to_change, open_to_read, probe
 from agentmem.cli.options import Database, Namespace, SessionKey, User
-from agentmem.cli.output import AsJson, json_value, out
-from agentmem.cli.tables import pin_table, plain, stale_table, user_table
+from agentmem.cli.output import AsJson, json_value, out, to_plain
+from agentmem.cli.tables import health_table, pin_table, plain, stale_table, user_table
 from agentmem.errors import InvalidInputError
 from agentmem.memory import Memory, Session
 from agentmem.store import StaleSession
@@ -34,6 +34,20 @@ def users(
     with open_to_read(database, namespace) as memory:
         found = memory.users()
     out.show(user_table(found), found, as_json=as_json)
+
+
+def health(
+    database: Database = "sqlite:///agentmem.db",
+    *,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait at most.")] = 2.0,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only reading must work.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether the database can be used; exit code 1 if not, for probes."""
+    found = probe(database, timeout_s=timeout, read_only=read_only)
+    out.show(health_table(found), {**to_plain(found), "is_ok": found.is_ok}, as_json=as_json)
+    if not found.is_ok:
+        raise typer.Exit(1)
 
 
 def pins(  # noqa: PLR0913 - one option each

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentmem.cli.admin import Yes, delete, export, import_, pins, purge, users
+from agentmem.cli.admin import Yes, delete, export, health, import_, pins, purge, users
 from agentmem.cli.opening import open_to_read
 from agentmem.cli.options import (
     Database,
@@ -43,6 +43,7 @@ app = typer.Typer(
 db = typer.Typer(help="The database's tables.", no_args_is_help=True)
 app.add_typer(db, name="db")
 app.command("users")(users)
+app.command("health")(health)
 app.command("pins")(pins)
 app.command("export")(export)
 app.command("import")(import_)

@@ -1,11 +1,26 @@
 """How commands open a database: to look, to change what is there, or to make a new one."""
 
+import time
+from typing import Final
+
 from agentmem.config import DatabaseConfig
-from agentmem.errors import DatabaseUrlError, SchemaVersionError, StoreError
+from agentmem.errors import (
+    AgentMemError,
+    DatabaseBusyError,
+    DatabaseUrlError,
+    InvalidInputError,
+    SchemaVersionError,
+    StoreError,
+)
 from agentmem.memory import Memory
+from agentmem.memory.probing import within
 from agentmem.protocols import Retriever
+from agentmem.store import head
+from agentmem.store.urls import parse_url, place_of
+from agentmem.types import DatabaseHealth, Health
 
 _EXISTING = DatabaseConfig(create=False)
+_GRACE_S: Final = 0.5
 
 
 def open_to_read(url: str, namespace: str) -> Memory:
@@ -16,6 +31,41 @@ def open_to_read(url: str, namespace: str) -> Memory:
 def open_to_change(url: str, namespace: str) -> Memory:
     """Open a database that is there."""
     return Memory.open(url, namespace=namespace, database=_EXISTING)
+
+
+def probe(url: str, *, timeout_s: float, read_only: bool) -> Health:
+    """Return how the database is, also where it cannot be opened, or not in time."""
+    started = time.monotonic()
+    place = place_of(parse_url(url))
+    if not timeout_s >= 0:
+        raise InvalidInputError(f"--timeout takes seconds, 0 or more, got {timeout_s:g}")
+
+    def opened() -> Health:
+        config = None if read_only else _EXISTING
+        memory = Memory.open(url, database=config, read_only=read_only)
+        # It is not closed: that would wait for a round trip that hangs, and the process ends here.
+        return memory.health(timeout_s=max(0.0, timeout_s - (time.monotonic() - started)))
+
+    found: AgentMemError | None
+    try:
+        health = within(timeout_s + _GRACE_S, opened)
+    except AgentMemError as error:
+        health, found = None, error
+    else:
+        found = DatabaseBusyError(f"{place} could not be opened within {timeout_s:g} s")
+    if health is not None:
+        return health
+    passed = time.monotonic() - started
+    revision = found.found if isinstance(found, SchemaVersionError) else None
+    database = DatabaseHealth(
+        place=place,
+        is_reachable=isinstance(found, SchemaVersionError),
+        revision=revision,
+        expected=head(),
+        seconds=passed,
+        error=found,
+    )
+    return Health(database=database, seconds=passed)
 
 
 def open_to_search(url: str, namespace: str, retriever: Retriever) -> Memory:

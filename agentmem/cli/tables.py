@@ -12,6 +12,7 @@ from agentmem.memory import Audit
 from agentmem.protocols import Hit, RecallStatus
 from agentmem.store import StaleSession
 from agentmem.types import (
+    Health,
     Pin,
     Prompt,
     Reply,
@@ -52,6 +53,24 @@ def truncation_words(prompt: Prompt) -> str:
         return "new truncations 0"
     runs = ", ".join(f"{r.first}-{r.last} → {r.destination}" for r in prompt.truncations)
     return f"new truncations {len(prompt.truncations)}: messages {runs}"
+
+
+def health_table(health: Health) -> Table:
+    """Show how a memory is, one fact a row."""
+    database = health.database
+    table = Table("what", "how")
+    connections = f"{database.pool_checked_out} of {database.pool_size} in use"
+    for name, value in (
+        ("works", "yes" if health.is_ok else "NO"),
+        ("database", database.place),
+        ("reachable, writable", f"{database.is_reachable}, {database.is_writable}"),
+        ("revision, of this version", f"{database.revision}, {database.expected}"),
+        ("connections", f"{connections}, {database.pool_overflow} more"),
+        ("seconds", f"{database.seconds:.3f}"),
+        ("error", str(database.error or "-")),
+    ):
+        table.add_row(name, plain(value))
+    return table
 
 
 def session_table(sessions: Iterable[SessionInfo]) -> Table:

@@ -40,6 +40,7 @@ from agentmem.inference.sequence import Sequence, State
 from agentmem.inference.signal import Signal
 from agentmem.inference.step_lock import LOOK_AGAIN_S, StepLock
 from agentmem.machine.device import compute_in_one_thread_in_forks
+from agentmem.types import ModelHealth
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -206,6 +207,27 @@ class Engine:
         """Return where the blocks are."""
         return self._exclusive(self._usage)
 
+    def health(self, name: str) -> ModelHealth:
+        """Return what is done at this moment, without waiting for the lock of a step."""
+        if os.getpid() != self._process:
+            return ModelHealth(name=name, is_closed=False, error=self._of_another_process())
+        tensors = self._tensors
+        total = self._pool.num_blocks if tensors else 0
+        free = self._pool.num_free if tensors else 0
+        cached = self._prefixes.num_cached
+        return ModelHealth(
+            name=name,
+            is_closed=self._closed.is_set(),
+            num_running=len(self._scheduler.running),
+            num_waiting=len(self._scheduler.waiting) + len(self._arrived),
+            kv_free=free,
+            kv_cached=cached,
+            # A step may have moved a block between the two.
+            kv_in_use=max(0, total - free - cached),
+            kv_total=total,
+            kv_bytes=tensors.num_bytes if tensors else 0,
+        )
+
     def check(self) -> None:
         """Assert that the accounts agree. For tests and idle loops."""
         self._exclusive(self._check)
@@ -364,10 +386,13 @@ class Engine:
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
-            raise InferenceError(
-                f"the model was loaded in process {self._process}, and this is its fork "
-                f"{os.getpid()}: load it after the fork, or start workers with the spawn method"
-            )
+            raise self._of_another_process()
+
+    def _of_another_process(self) -> InferenceError:
+        return InferenceError(
+            f"the model was loaded in process {self._process}, and this is its fork "
+            f"{os.getpid()}: load it after the fork, or start workers with the spawn method"
+        )
 
 
 def _nothing() -> None:

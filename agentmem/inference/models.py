@@ -25,7 +25,7 @@ from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.machine.device import choose_device, give_back
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import GenerationRequest
-from agentmem.types import Generation
+from agentmem.types import Generation, ModelHealth
 
 _DEFAULT_WINDOW = 4096
 
@@ -266,6 +266,14 @@ class LocalModel:
     def kv_usage(self) -> KVUsage:
         """Tell where the KV blocks are."""
         return self._running().usage()
+
+    def health(self) -> ModelHealth:
+        """Return what it does at this moment, also during a long step and after `close`."""
+        engine = self._engine
+        if engine is None:
+            error = InferenceError(f"the model {self._name} is closed: load it again")
+            return ModelHealth(name=self._name, is_closed=True, error=error)
+        return engine.health(self._name)
 
     def check(self) -> None:
         """Assert that the KV accounts agree. For tests and idle loops."""

@@ -52,6 +52,28 @@ def in_thread(
     return call
 
 
+def in_own_thread(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """
+    Return the coroutine form of a *method* that stores nothing, in a thread that it has alone.
+
+    It is for what must not wait until another call is done; a cancelled ``await`` leaves it.
+    """
+
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        threads = ThreadPoolExecutor(1, thread_name_prefix="agentmem-own")
+        try:
+            work = partial(method, self, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(threads, work)
+        finally:
+            threads.shutdown(wait=False)
+
+    call.__name__ = f"a{method.__name__}"
+    call.__doc__ = f"Do what `{method.__name__}` does, without blocking the event loop."
+    return call
+
+
 async def finished(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """
     Run *work* in a thread; when cancelled, wait for it first.

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from agentmem.machine.forks import renew_in_child
+from agentmem.types import FoldHealth
 from agentmem.types.fields import Checked
 
 MAX_FAILURES: Final = 3
@@ -99,6 +100,17 @@ class Background:
             elif key == self._running:
                 status = FoldStatus.RUNNING
             return FoldState(status=status, failures=failed.failures, reason=failed.reason)
+
+    def health(self) -> FoldHealth:
+        """Return how the work goes, over all keys."""
+        with self._changed:
+            last = next(reversed(self._failed.values()), FoldState())
+            return FoldHealth(
+                num_waiting=len(self._waiting),
+                is_running=self._running is not None,
+                num_failed=len(self._failed),
+                last_error=last.reason or None,
+            )
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until there is nothing left to do; tell whether there is not."""

@@ -10,7 +10,7 @@ from typing import Self
 from agentmem.config import Budget, DatabaseConfig
 from agentmem.context import Policy
 from agentmem.errors import ConfigError
-from agentmem.memory.aio import in_thread
+from agentmem.memory.aio import in_own_thread, in_thread
 from agentmem.memory.arguments import (
     check_database,
     check_makers,
@@ -22,6 +22,7 @@ from agentmem.memory.arguments import (
 )
 from agentmem.memory.background import Background
 from agentmem.memory.clocks import check_clock, zone_of
+from agentmem.memory.probing import health_of
 from agentmem.memory.running import RunningReplies
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
@@ -34,7 +35,7 @@ from agentmem.protocols import (
     TokenCounter,
 )
 from agentmem.store import StaleSession, Store, Transferred
-from agentmem.types import Scope, SessionInfo
+from agentmem.types import Health, Scope, SessionInfo
 from agentmem.types.fields import checked_value
 
 
@@ -317,6 +318,17 @@ class Memory:
         runtime, domain = self._domain(user, key)
         return runtime.need_recall().rebuild(domain, on_progress)
 
+    def health(self, *, timeout_s: float = 2.0) -> Health:
+        """
+        Return whether this works at this moment, within about *timeout_s* seconds.
+
+        It raises nothing: what is wrong is in the value, which `Health.is_ok` sums up. It waits for
+        no step of the model, and works in a fork and after `close`.
+        """
+        wait_s = seconds(timeout_s)
+        return health_of(self._store, self._background, self._recall, self._model, wait_s)
+
+    ahealth = in_own_thread(health)
     asession = in_thread(session)
     afind = in_thread(find)
     asessions = in_thread(sessions)

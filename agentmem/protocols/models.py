@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from agentmem.config import Sampling
 from agentmem.errors import InvalidInputError
-from agentmem.types import Generation, Message
+from agentmem.types import Generation, Message, ModelHealth
 from agentmem.types.fields import Checked, check_fields
 
 
@@ -172,6 +172,15 @@ class ChunkStream(Protocol):
         A model whose stream can be closed while another thread waits for its next chunk ends that
         wait; of a generator, which cannot, the chunk is waited for.
         """
+        ...
+
+
+@runtime_checkable
+class ReportingModel(Protocol):
+    """A model that can say how it is; others need no such method."""
+
+    def health(self) -> ModelHealth:
+        """Say it at once, also while a step runs or after it was closed."""
         ...
 
 

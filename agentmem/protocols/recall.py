@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from agentmem.types import BranchId, MessageId, Scope, SessionId, StoredMessage
+from agentmem.types import BranchId, IndexHealth, MessageId, Scope, SessionId, StoredMessage
 from agentmem.types.fields import Checked
 
 
@@ -230,6 +230,15 @@ class Recall(Protocol):
 
     def close(self) -> None:
         """Stop the work in the background and give memory back. Can be called twice."""
+        ...
+
+
+@runtime_checkable
+class ReportingRecall(Protocol):
+    """A recall that can say how its work in the background goes; others need no such method."""
+
+    def health(self) -> IndexHealth:
+        """Say it at once, also while it embeds or after it was closed."""
         ...
 
 

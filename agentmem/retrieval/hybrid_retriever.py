@@ -23,7 +23,7 @@ from agentmem.retrieval.dense.vector_index import as_unit
 from agentmem.retrieval.index.index_cache import IndexCache, RecallSettings
 from agentmem.retrieval.index.message_index import MessageIndex
 from agentmem.retrieval.rows.growable_array import Float32s
-from agentmem.types import MessageId, Scope
+from agentmem.types import IndexHealth, MessageId, Scope
 
 _log: Final = logging.getLogger(__name__)
 
@@ -146,6 +146,12 @@ class HybridRecall:
             self._worker.close()
         self._library.maintain(closing=True)
         self._library.forget_all()
+
+    def health(self) -> IndexHealth:
+        """Return how the work in the background goes; there is none without an embedder."""
+        if self._worker is None:
+            return IndexHealth(is_closed=self._is_closed)
+        return self._worker.health()
 
     def status(self, domain: Domain) -> RecallStatus:
         """

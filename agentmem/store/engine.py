@@ -148,6 +148,11 @@ class Database:
         self._schema: SchemaWatch | None = None
         hold_in_fork(self)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
     def watch_schema(self) -> None:
         """Refuse to go on with tables that another process migrates to what this cannot use."""
         self._schema = SchemaWatch()

@@ -11,6 +11,7 @@ from agentmem.store.archive import StoreArchive
 from agentmem.store.deletion import Deletion
 from agentmem.store.engine import Database
 from agentmem.store.heads import Heads
+from agentmem.store.health import Probe
 from agentmem.store.ledger import Ledger
 from agentmem.store.lines import Lines
 from agentmem.store.messages import Messages
@@ -48,6 +49,7 @@ class Store:
         self.retention = Retention(database)
         self.transfer = Transfer(database)
         self.heads = Heads(database)
+        self.probe = Probe(database)
 
     def archive(self, namespace: str) -> StoreArchive:
         """Give what a retriever reads of a namespace, and where it keeps its vectors."""

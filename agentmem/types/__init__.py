@@ -12,6 +12,13 @@ from agentmem.types.generation import (
     TokenLogprob,
     Usage,
 )
+from agentmem.types.health import (
+    DatabaseHealth,
+    FoldHealth,
+    Health,
+    IndexHealth,
+    ModelHealth,
+)
 from agentmem.types.integrity import Discrepancy
 from agentmem.types.messages import (
     BranchId,
@@ -71,15 +78,20 @@ __all__ = [
     "BranchInfo",
     "BranchState",
     "Break",
+    "DatabaseHealth",
     "Discrepancy",
     "FinishReason",
+    "FoldHealth",
     "Form",
     "GeneratedIds",
     "Generation",
+    "Health",
     "ImagePart",
+    "IndexHealth",
     "Inherit",
     "Message",
     "MessageId",
+    "ModelHealth",
     "Origin",
     "Part",
     "Pin",

@@ -42,6 +42,7 @@ SCALARS = {
     date: lambda: date(2026, 1, 2),
     tzinfo: lambda: UTC,
     Path: lambda: Path("memory.db"),
+    AgentMemError: lambda: AgentMemError("text"),
 }
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from agentmem.protocols import Archive
 from agentmem.retrieval.dense.embed_messages import embed_messages
 from agentmem.retrieval.dense.embedder import Embedder
-from agentmem.types import MessageId, Origin, StoredMessage
+from agentmem.types import IndexHealth, MessageId, Origin, StoredMessage
 
 PAGE: Final = 32
 """Messages that are embedded and stored together."""
@@ -78,6 +78,7 @@ class EmbeddingWorker:
         self._tried = 0
         """Requests handled, with or without success."""
         self._is_done = True
+        self._behind_since = 0.0
         self._wants_sweep = False
         self._is_urgent = False
         self._newest: MessageId | None = None
@@ -115,6 +116,19 @@ class EmbeddingWorker:
             self._changed.wait_for(lambda: self._tried >= asked or self._is_closed, timeout_s)
             return self._tried >= asked and self._is_done
 
+    def health(self) -> IndexHealth:
+        """Return how the work goes; what has failed is work that is still to be done."""
+        with self._changed:
+            is_idle = self._tried == self._asked
+            is_behind = not is_idle or (self.last_error is not None and not self.set_aside)
+            return IndexHealth(
+                is_idle=is_idle,
+                lag_s=time.monotonic() - self._behind_since if is_behind else 0.0,
+                num_set_aside=len(self.set_aside),
+                is_closed=self._is_closed,
+                last_error=self.last_error,
+            )
+
     def close(self, timeout_s: float = 5.0) -> None:
         """Stop after what is being embedded at this moment. Can be called twice."""
         with self._changed:
@@ -127,6 +141,8 @@ class EmbeddingWorker:
     def _ask(self, *, sweep: bool) -> None:
         if self._is_closed:
             return
+        if self._tried == self._asked:
+            self._behind_since = time.monotonic()
         self._asked += 1
         self._wants_sweep |= sweep
         self._changed.notify_all()
@@ -144,7 +160,7 @@ class EmbeddingWorker:
     def _round(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self._tried < self._asked)
-            asked, sweep = self._asked, self._wants_sweep
+            asked, sweep, began = self._asked, self._wants_sweep, time.monotonic()
             self._wants_sweep = self._is_urgent = False
         try:
             self._work(sweep=sweep)
@@ -152,14 +168,16 @@ class EmbeddingWorker:
         # the work is taken up again.
         except Exception as error:  # noqa: BLE001
             self._note(error)
-            self._finish(asked, is_done=False)
+            self._finish(asked, began, is_done=False)
             self._rest()
         else:
-            self._finish(asked, is_done=not self.set_aside)
+            self._finish(asked, began, is_done=not self.set_aside)
 
-    def _finish(self, asked: int, *, is_done: bool) -> None:
+    def _finish(self, asked: int, began: float, *, is_done: bool) -> None:
         with self._changed:
             self._tried = asked
+            if self._is_done or is_done:
+                self._behind_since = began  # what has come since then is still to be done
             self._is_done = is_done
             self.num_rounds += 1
             if is_done:
