@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 from corruption_calls import fill
-from sqlalchemy import Column, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, LargeBinary, MetaData, Table, Text, make_url
 
 from agentmem.store.base import Base
 from agentmem.store.columns import UtcDateTime
@@ -140,7 +140,6 @@ class Postgres:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
         self._url = url
-        self._name = url.rpartition("/")[2].partition("?")[0]
 
     def fill(self) -> None:
         """Make the clean database."""
@@ -182,7 +181,8 @@ class Postgres:
             return False
 
     def _of(self, name: str) -> str:
-        return self._url.replace(f"/{self._name}", f"/{name}", 1)
+        found = make_url(self._url).set(database=name)
+        return found.render_as_string(hide_password=False)
 
     def _admin(self, *statements: str) -> None:
         with psycopg.connect(self._url, autocommit=True) as connection:

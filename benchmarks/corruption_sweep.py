@@ -42,10 +42,14 @@ from sqlalchemy import Table
 
 from agentmem import AgentMemError, Memory
 
-WHOLE = {"alembic_version"}
+WHOLE = {"alembic_version", "compatibility"}
 """Tables of the database as a whole: damage there may reach all."""
 OF_USER = {"owner"}
 """Tables whose rows belong to all sessions of a user: damage there may reach those."""
+
+OTHERS_WRITE = ("Session.append", "Session.reply", "Memory.export", "Session.delete_message 1")
+"""What is written elsewhere in a quick sweep."""
+KEYS = ("damages", "calls", "raw_errors", "others_harmed")
 
 Task = tuple[str, str | None, str, bool, int]
 
@@ -126,8 +130,8 @@ class Sweep:
         calls = shared_calls(memory)
         for key in (BESIDE, OTHER):
             mine = reading_calls(memory, key)
-            if key == BESIDE or not self.is_quick:
-                mine |= writing_calls(memory, key, folder)
+            writing = writing_calls(memory, key, folder)
+            mine |= {name: writing[name] for name in (OTHERS_WRITE if self.is_quick else writing)}
             calls |= {f"{key}: {name}": call for name, call in mine.items()}
         return calls
 
@@ -170,7 +174,6 @@ def sweep_one(task: Task) -> dict[str, Any]:
     logging.disable(logging.CRITICAL)
     sweep = Sweep(_database(Path(folder), postgres), is_quick=is_quick)
     sweep.table(name, num_rows=num_rows)
-    print(f"{name} done", file=sys.stderr, flush=True)
     return {
         "table": name,
         "columns": len(sweep.tables[name].columns),
@@ -207,26 +210,28 @@ def main() -> int:
             tasks.append((str(folder), options.postgres, name, options.quick, options.rows))
         jobs = 1 if options.postgres else options.jobs
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            results = list(pool.map(sweep_one, tasks))
+            print(f"{'table':16} {'columns':>8}", *(f"{key:>13}" for key in KEYS), " errors")
+            results = [print_table(one) for one in pool.map(sweep_one, tasks)]
     return report(results)
 
 
+def print_table(one: dict[str, Any]) -> dict[str, Any]:
+    """Print what was found of one table."""
+    kinds = ", ".join(f"{kind} {num}" for kind, num in sorted(one["errors"].items()))
+    cells = (f"{one['counts'][key]:13}" for key in KEYS)
+    print(f"{one['table']:16} {one['columns']:8}", *cells, "", kinds, flush=True)
+    for example in one["examples"][:60]:
+        print("   ", example, flush=True)
+    return one
+
+
 def report(results: list[dict[str, Any]]) -> int:
-    """Print a table, examples of what went wrong, and the numbers as JSON."""
-    keys = ("damages", "calls", "raw_errors", "others_harmed")
-    print(f"{'table':16} {'columns':>8}", *(f"{key:>13}" for key in keys), " errors")
-    for one in results:
-        counts = one["counts"]
-        kinds = ", ".join(f"{kind} {num}" for kind, num in sorted(one["errors"].items()))
-        cells = (f"{counts[key]:13}" for key in keys)
-        print(f"{one['table']:16} {one['columns']:8}", *cells, "", kinds)
-    for example in [text for one in results for text in one["examples"]][:300]:
-        print(" ", example)
+    """Print what was not swept, and the numbers of all tables as JSON."""
     lacking = sorted({name for one in results for name in one["missing"]})
     unknown = sorted({name for one in results for name in one["unknown"]})
     for what in [*lacking, *(f"table {name}" for name in unknown)]:
         print("not swept:", what)
-    sums = {key: sum(one["counts"][key] for one in results) for key in keys}
+    sums = {key: sum(one["counts"][key] for one in results) for key in KEYS}
     facts = {
         "raw_errors": sums["raw_errors"],
         "others_harmed": sums["others_harmed"],

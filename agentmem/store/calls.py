@@ -15,6 +15,7 @@ from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from agentmem.errors import TranscriptError
 from agentmem.store.branches import ancestors, lineage
+from agentmem.store.damage import check_row
 from agentmem.store.minting import with_ids
 from agentmem.store.schema import AnyRow, AssemblyRow, BranchRow, MessageRow, ToolCallRow
 from agentmem.store.scoping import digest
@@ -22,7 +23,12 @@ from agentmem.types import BranchId, Inherit, Message, Origin, Role, TextPart, T
 
 NO_RESULT: Final = "[no result was recorded for this call]"
 
-_COLUMNS: Final = (ToolCallRow.call_id, ToolCallRow.name, ToolCallRow.position)
+_COLUMNS: Final = (
+    ToolCallRow.branch_id,
+    ToolCallRow.call_id,
+    ToolCallRow.name,
+    ToolCallRow.position,
+)
 _OPEN: Final = (
     select(*_COLUMNS)
     .where(ToolCallRow.branch_id == bindparam("branch"), ToolCallRow.answered_at.is_(None))
@@ -39,7 +45,7 @@ _OPEN_AT: Final = (
 )
 # The newest call of that id; a late result is a row of its own, made and answered at its place.
 _MADE: Final = (
-    select(ToolCallRow.name, ToolCallRow.answered_at, MessageRow.origin)
+    select(ToolCallRow.branch_id, ToolCallRow.name, ToolCallRow.answered_at, MessageRow.origin)
     .outerjoin(
         MessageRow,
         and_(
@@ -239,6 +245,7 @@ class Transcript:
             keys = {"branch": branch.id, "digest": key, "last": last}
             row = self._connection.execute(_MADE, keys).first()
             if row is not None:
+                check_row("tool_call", row)
                 # One that is open further up is not this branch's to answer.
                 at = row.answered_at or last
                 return Call(id=call_id, name=row.name, position=at, answered_at=at), row.origin
@@ -267,7 +274,7 @@ def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchI
             return
         holder = next(above)
     rows = connection.execute(_OPEN_AT, {"branch": holder.id, "at": at}).all()
-    calls = [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
+    calls = [_call(row) for row in rows]
     if calls:
         connection.execute(insert(ToolCallRow), [_row(child, call) for call in calls])
         connection.execute(_SET_OPEN, {"branch": child, "number": len(calls)})
@@ -275,7 +282,12 @@ def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchI
 
 def _open_calls(connection: Connection, branch: AnyRow) -> list[Call]:
     rows = connection.execute(_OPEN, {"branch": branch.id})
-    return [Call(id=row.call_id, name=row.name, position=row.position) for row in rows]
+    return [_call(row) for row in rows]
+
+
+def _call(row: AnyRow) -> Call:
+    check_row("tool_call", row)
+    return Call(id=row.call_id, name=row.name, position=row.position)
 
 
 def _named(result: Message, call: Call) -> Message:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, LargeBinary, bindparam, cast, func, insert, select, update
 
+from agentmem.store.damage import check_row
 from agentmem.store.schema import BranchRow, MessageRow, OwnerRow, SessionRow
 from agentmem.store.schema_derived import EventRow
 
@@ -98,8 +99,12 @@ def genesis(
 
 def genesis_of(connection: Connection, branch: Mapping[str, Any]) -> bytes:
     """Return the link that a new branch begins with."""
-    facts = connection.execute(_FACTS, {"session": branch["session_id"]}).one()._asdict()
-    return genesis(facts, branch, link_at(connection, branch["parent_id"], branch["forked_at"]))
+    facts = connection.execute(_FACTS, {"session": branch["session_id"]}).one()
+    check_row("session", facts)
+    check_row("owner", facts)
+    return genesis(
+        facts._asdict(), branch, link_at(connection, branch["parent_id"], branch["forked_at"])
+    )
 
 
 def link_at(connection: Connection, branch_id: int | None, position: int) -> bytes | None:

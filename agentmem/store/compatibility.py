@@ -57,7 +57,7 @@ def is_newer(found: str | None) -> bool:
 
 def stamped(connection: Connection) -> str | None:
     """Read the revision that a database with a version table is at; None if it has no tables."""
-    return ", ".join(sorted(connection.scalars(_VERSIONS))) or None
+    return ", ".join(sorted(map(str, connection.scalars(_VERSIONS)))) or None
 
 
 def oldest_code(connection: Connection) -> str | None:

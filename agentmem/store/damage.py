@@ -12,9 +12,8 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Column, Connection, LargeBinary, Text, select
-from sqlalchemy.exc import SQLAlchemyError
 
-from agentmem.errors import AgentMemError, DamagedRowError
+from agentmem.errors import DamagedRowError
 from agentmem.store.base import Base
 from agentmem.store.columns import UtcDateTime
 
@@ -36,10 +35,16 @@ UNREADABLE: Final = (
 
 _MISSING: Final = object()
 
+_BOUND: Final = 2**62
+"""No number that is counted gets there, and one more than it still is one of the database."""
+
 
 def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
     """
-    Run *work*; what it fails on because of a row that cannot be read is one typed error.
+    Run *work*, and name the session and branch of a row that it cannot read.
+
+    Any other error is a fault of *work* and comes out as it is: it advises nobody to restore a
+    backup.
 
     Raises:
         DamagedRowError: a row cannot be read.
@@ -48,10 +53,6 @@ def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
         return work(connection)
     except DamagedRowError as error:
         raise _located(connection, error) from error.__cause__
-    except (AgentMemError, SQLAlchemyError):
-        raise
-    except UNREADABLE as error:
-        raise DamagedRowError("database", reason=_said(error)) from error
 
 
 def reading(table: str) -> Callable[[Callable[[Any], V]], Callable[[Any], V]]:
@@ -80,12 +81,15 @@ def check_row(table: str, row: Any) -> None:
     """
     for name, kind, is_nullable in _columns(table):
         value: Any = getattr(row, name, _MISSING)
-        if type(value) is kind and (kind is not str or value.isascii()):
+        if type(value) is kind:
+            if kind is str and not value.isascii() and not _is_text(value):
+                raise damaged(table, row, name, f"{value!r:.80} is no text")
+            if kind is int and not -_BOUND < value < _BOUND:
+                raise damaged(table, row, name, f"{value} is out of range")
             continue
         if value is _MISSING or (value is None and is_nullable):
             continue
-        if not isinstance(value, kind) or (kind is str and not _is_text(value)):
-            raise damaged(table, row, name, f"{value!r:.80} is no {kind.__name__}")
+        raise damaged(table, row, name, f"{value!r:.80} is no {kind.__name__}")
 
 
 def damaged(table: str, row: Any, column: str | None, reason: str) -> DamagedRowError:

@@ -15,6 +15,7 @@ from agentmem.errors import InvalidInputError
 from agentmem.store.branches import find_branch, find_branches, hand_up_age, lineage
 from agentmem.store.chain import add_event, message_digest
 from agentmem.store.codec import decode, encode
+from agentmem.store.damage import damaged
 from agentmem.store.engine import Database
 from agentmem.store.losses import content_of, insert_lost, link_of, loss, restore_place
 from agentmem.store.pin_chain import digests_of, made_from, note_pins
@@ -135,8 +136,7 @@ class Deletion:
             connection.execute(_LOCK_IN_ORDER, {"branches": branches})
             if not 1 <= position <= branch.head:
                 raise not_found(f"message at position {position} of branch", branch_id, scope)
-            line = lineage(connection, branch)
-            holder = next(holder.id for holder, start, _ in line if position >= start)
+            holder = _holder(connection, branch, position)
             row_id = _empty(connection, holder, position)
             keys = {"session": branch.session_id, "place": position}
             connection.execute(_FORGET_SUMMARIES, keys)
@@ -235,6 +235,14 @@ class Deletion:
         result = self._database.write(work)
         self._database.forget_deleted()
         return result
+
+
+def _holder(connection: Connection, branch: AnyRow, position: int) -> int:
+    """Return the id of the branch that has the message at *position* of the view of *branch*."""
+    for holder, start, _ in lineage(connection, branch):
+        if position >= start:
+            return int(holder.id)
+    raise damaged("branch", branch, "forked_at", f"no branch has position {position}")
 
 
 def _empty(connection: Connection, branch_id: int, position: int) -> int:

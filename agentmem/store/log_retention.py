@@ -6,12 +6,14 @@ oldest that is left gets a record of all that it does not show: those that said 
 left are gone, and the log says so.
 """
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
+from agentmem.errors import DamagedRowError
 from agentmem.store.engine import Database
 from agentmem.store.ledger_codec import encode_records, to_info, to_records
 from agentmem.store.schema import (
@@ -61,12 +63,15 @@ _RECORDS: Final[AnySelect] = (
 )
 
 
+_log = logging.getLogger(__name__)
+
+
 def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: bool) -> int:
     """
     Delete the accounts of prompts that were made *before*, and count them.
 
     Each branch, budget and counter keeps its last one. Those of one go in a transaction of their
-    own; with *dry_run* none do.
+    own; with *dry_run* none do. Those that cannot be read stay, and are logged.
     """
     asked = {"namespace": namespace, "before": before}
     found = database.read(lambda connection: connection.execute(_OLD, asked).all())
@@ -76,7 +81,10 @@ def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: 
         def work(connection: Connection, row: AnyRow = row) -> int:
             return _purge(connection, row, before, dry_run=dry_run)
 
-        num += database.read(work) if dry_run else database.write(work)
+        try:
+            num += database.read(work) if dry_run else database.write(work)
+        except DamagedRowError as error:
+            _log.warning("accounts of branch %r are kept: %s", row.branch_id, error)
     return num
 
 

@@ -13,6 +13,7 @@ from agentmem.store.appending import Times, append_plain, insert_entries
 from agentmem.store.branches import change_state, find_branch, is_line, latest, lineage
 from agentmem.store.calls import Transcript
 from agentmem.store.codec import Decoder, decode, encode, to_json
+from agentmem.store.damage import check_row, damaged
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AppendRow, BranchRow, MessageRow
 from agentmem.store.scoping import check_moment, check_position
@@ -62,7 +63,7 @@ _FIRST_SINCE: Final = _FIRST_IN.where(
 _FIRST_OTHER: Final = _FIRST_IN.where(
     bindparam("moment", type_=MessageRow.created_at.type) != _STORED_AT
 )
-_APPENDED: Final = select(AppendRow.first, AppendRow.last, AppendRow.content).where(
+_APPENDED: Final = select(AppendRow.__table__).where(
     AppendRow.branch_id == bindparam("branch"), AppendRow.client_key == bindparam("key")
 )
 
@@ -339,11 +340,19 @@ def _find_appended(
     for holder, _, stop in lineage(connection, branch):
         keys = {"branch": holder.id, "key": client_key}
         found = connection.execute(_APPENDED, keys).one_or_none()
+        if found is not None:
+            _check_appended(found, holder)
         if found is not None and found.last <= stop:
             return _as_appended(connection, holder, found, client_key, content)
         if not is_line(holder):
             break
     return None
+
+
+def _check_appended(row: AnyRow, holder: AnyRow) -> None:
+    check_row("append", row)
+    if not holder.forked_at < row.first <= row.last <= holder.head:
+        raise damaged("append", row, None, f"{row.first} to {row.last} is no range")
 
 
 def _as_appended(
@@ -355,7 +364,7 @@ def _as_appended(
             f"{found.first} to {found.last}): take a new key for new content"
         )
     bounds = {"branch": holder.id, "from": found.first, "to": found.last}
-    dense = (int(holder.id), int(found.first), int(found.last))
+    dense = (holder.id, found.first, found.last)
     return tuple(read_all(connection, connection.execute(_RANGE, bounds).all(), decode, dense))
 
 

@@ -5,17 +5,23 @@ That is the pin's own branch, and for pins of a session its main one. Pins of a 
 session, and in no chain.
 """
 
+import json
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
+from agentmem.errors import DamagedRowError
 from agentmem.store.chain import PIN_COLUMNS, add_event, pin_digest
+from agentmem.store.damage import check_row
 from agentmem.store.schema import AnyRow, BranchRow, PinRow, PinVersionRow
+from agentmem.store.schema_derived import EventRow
 from agentmem.types import PinScope
 
 EVENT: Final = "pins"
+_NO_DIGEST: Final = ""
 _MAIN: Final = select(BranchRow.id).where(
     BranchRow.session_id == bindparam("session"), BranchRow.parent_id.is_(None)
 )
@@ -23,11 +29,21 @@ _LOCK_MAIN: Final = _MAIN.with_for_update()
 VERSIONS: Final = select(
     PinRow.scope,
     PinRow.key,
+    PinRow.session_id,
     PinRow.branch_id,
     PinVersionRow.nonce,
     *(getattr(PinVersionRow, name) for name in PIN_COLUMNS),
 ).join(PinVersionRow, PinVersionRow.pin_id == PinRow.id)
 _OF_PIN: Final = VERSIONS.where(PinRow.id == bindparam("pin"))
+_OF_SESSION: Final = VERSIONS.where(
+    PinRow.session_id == bindparam("session"), PinRow.scope != PinScope.USER.value
+)
+_NOTED: Final = (
+    select(EventRow.content)
+    .join(BranchRow, BranchRow.id == EventRow.branch_id)
+    .where(BranchRow.session_id == bindparam("session"), EventRow.kind == EVENT)
+    .order_by(EventRow.id)
+)
 _MADE_FROM: Final = (
     select(PinVersionRow.pin_id)
     .distinct()
@@ -44,15 +60,60 @@ def lock_main(connection: Connection, session_id: int) -> None:
 
 
 def digest_of(row: AnyRow) -> str:
-    """Return the hash of a version that `VERSIONS` selects."""
+    """Return the hash of a version that `VERSIONS` selects, nothing if it cannot be read."""
     columns = row._asdict()
-    return pin_digest(row.nonce, columns, columns).hex()
+    try:
+        check_row("pin_version", row)
+        check_row("pin", row)
+        return pin_digest(row.nonce, columns, columns).hex()
+    except DamagedRowError:
+        return _NO_DIGEST
 
 
 def digests_of(connection: Connection, pins: Iterable[int]) -> set[str]:
-    """Return the hashes of all versions of *pins*."""
-    rows = (row for pin in pins for row in connection.execute(_OF_PIN, {"pin": pin}))
+    """
+    Return the hashes of all versions of *pins*.
+
+    Of versions that cannot be read they are those of the session that no version has any more, if
+    there are not more of these.
+    """
+    rows = [row for pin in pins for row in connection.execute(_OF_PIN, {"pin": pin})]
+    digests = [digest_of(row) for row in rows]
+    num_lost = digests.count(_NO_DIGEST)
+    found = set(digests) - {_NO_DIGEST}
+    if num_lost and (session_id := rows[0].session_id) is not None:
+        orphans = _noted(connection, session_id) - _there(connection, session_id)
+        if len(orphans) <= num_lost:
+            found |= orphans
+    return found
+
+
+def _noted(connection: Connection, session_id: int) -> set[str]:
+    """Return the hashes of the versions that the chain of a session has."""
+    found: set[str] = set()
+    for content in connection.scalars(_NOTED, {"session": session_id}):
+        added, removed = changes_of(content)
+        found = (found | added) - removed
+    return found
+
+
+def _there(connection: Connection, session_id: int) -> set[str]:
+    rows = connection.execute(_OF_SESSION, {"session": session_id})
     return {digest_of(row) for row in rows}
+
+
+def changes_of(content: object) -> tuple[set[str], set[str]]:
+    """Return the hashes that an event of pins says came, and that it says went."""
+    changes: Any = None
+    if isinstance(content, str):
+        with suppress(ValueError, RecursionError):
+            changes = json.loads(content)
+    if not isinstance(changes, dict):
+        return set(), set()
+    lists = (changes.get(name) for name in ("added", "removed"))
+    plain = (one if isinstance(one, list) else [] for one in lists)
+    added, removed = ({one for one in some if isinstance(one, str)} for some in plain)
+    return added, removed
 
 
 def made_from(connection: Connection, holder: int, position: int) -> list[int]:

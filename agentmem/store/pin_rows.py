@@ -8,7 +8,7 @@ from sqlalchemy.orm import aliased
 
 from agentmem.errors import ConflictError, PinNotFoundError
 from agentmem.store.branches import find_branch, is_line, lineage
-from agentmem.store.damage import reading
+from agentmem.store.damage import check_row, reading
 from agentmem.store.pin_chain import lock_main
 from agentmem.store.schema import AnyRow, BranchRow, OwnerRow, PinRow, PinVersionRow, SessionRow
 from agentmem.types import BranchId, Pin, PinScope, Scope
@@ -128,7 +128,8 @@ def find_pins(
 
 def is_seen(row: AnyRow, seen: Mapping[int, int]) -> bool:
     """Whether a line sees what a pin was made of; *seen* has the ends of its branches."""
-    return row.made_from is None or row.made_from <= seen[row.target_id]
+    # One that cannot be read is found all the same, so that it can be deleted.
+    return not isinstance(row.made_from, int) or row.made_from <= seen[row.target_id]
 
 
 def _where_to_look(
@@ -164,6 +165,18 @@ def find_pin(connection: Connection, target: dict[str, Any], key: str) -> AnyRow
     """Read the newest version of a pin, a removal too."""
     keys = {"where": target["scope"], "target": target["target_id"], "pin_key": key}
     return connection.execute(_ONE, keys).one_or_none()
+
+
+def check_pin(row: AnyRow) -> AnyRow:
+    """
+    Return *row*, of a version of a pin, if each column has a value of its type.
+
+    Raises:
+        DamagedRowError: one has not.
+    """
+    check_row("pin_version", row)
+    check_row("pin", row)
+    return row
 
 
 def expect_version(found: AnyRow | None, key: str, expected_version: int | None) -> None:

@@ -21,6 +21,7 @@ from agentmem.store.pin_rows import (
     AS_OF,
     NEWEST,
     PIN_COLUMNS,
+    check_pin,
     expect_version,
     find_pin,
     find_pins,
@@ -226,7 +227,8 @@ class Pins:
         def work(connection: Connection) -> Pin:
             every = lock_pins(connection, scope, branch_id, key, pin_scope)
             target, found = max(every, key=lambda pair: _changed(pair[1]))
-            versions = connection.execute(_HISTORY, {"pin": found.id}).all()
+            rows = connection.execute(_HISTORY, {"pin": found.id})
+            versions = [check_pin(row) for row in rows]
             before = versions[-2] if len(versions) > 1 else None
             said = {
                 "text": before.text if before is not None else None,
@@ -308,6 +310,7 @@ class Pins:
             pin_id = connection.execute(insert(PinRow).returning(PinRow.id), row).scalar_one()
             version = 1
         else:
+            check_pin(found)
             pin_id, version = found.id, found.version + 1
             connection.execute(_SET_VERSION, {"pin": pin_id, "new": version})
         columns: dict[str, Any] = {
@@ -329,6 +332,8 @@ class Pins:
 
 def _chosen(seen: Mapping[int, int], rows: list[AnyRow]) -> tuple[Pin, ...]:
     """Order the pins that may be seen, and choose one for each key; *seen* has the line's ends."""
+    for row in rows:
+        check_pin(row)
     depth = {target: -index for index, target in enumerate(seen)}
     order = list(PinScope)
     rows.sort(
@@ -351,4 +356,5 @@ def _chosen(seen: Mapping[int, int], rows: list[AnyRow]) -> tuple[Pin, ...]:
 
 def _changed(row: AnyRow) -> tuple[datetime, int]:
     """Order pins by when each was changed last."""
+    check_pin(row)
     return row.created_at, row.id

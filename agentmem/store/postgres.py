@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, event
 
 from agentmem.config import DatabaseConfig
 from agentmem.errors import DatabaseUrlError
+from agentmem.store.columns import Unreadable
 from agentmem.store.failures import one_line
 from agentmem.store.urls import place_of
 
@@ -129,6 +130,7 @@ class PostgresSetup:
                 f"the database {self._place} has the encoding {encoding}, which cannot hold every "
                 "text: make one with ENCODING 'UTF8'"
             )
+        _read_any_moment(connection)
         connection.autocommit = True
         (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
         if pid == connection.info.backend_pid:
@@ -151,6 +153,30 @@ class PostgresSetup:
         """Stop preparing statements: one was gone, so server sessions are shared."""
         self.is_pooled = True
         self._options["prepare_threshold"] = None
+
+
+def _read_any_moment(connection: Any) -> None:
+    """Read a moment that no datetime is, such as infinity, as unreadable: its row alone is lost."""
+    from psycopg import DataError, pq  # noqa: PLC0415 - an extra
+    from psycopg.abc import AdaptContext, Buffer  # noqa: PLC0415 - as above
+    from psycopg.adapt import Loader  # noqa: PLC0415 - as above
+
+    adapters = connection.adapters
+    oid = adapters.types["timestamptz"].oid
+    strict = adapters.get_loader(oid, pq.Format.TEXT)
+
+    class AnyMoment(Loader):
+        def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+            super().__init__(oid, context)
+            self._strict = strict(oid, context)
+
+        def load(self, data: Buffer) -> Any:
+            try:
+                return self._strict.load(data)
+            except DataError:
+                return Unreadable(bytes(data).decode(errors="replace"))
+
+    adapters.register_loader(oid, AnyMoment)
 
 
 def _as_options(settings: Mapping[str, str]) -> str:

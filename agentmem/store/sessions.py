@@ -31,7 +31,7 @@ from agentmem.store.branches import (
 )
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.chain import genesis_of
-from agentmem.store.damage import reading
+from agentmem.store.damage import check_row, reading
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, PinRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
@@ -181,11 +181,23 @@ class Sessions:
         return SessionId(found)
 
     def users(self, namespace: str) -> tuple[str, ...]:
-        """List the users of *namespace* of whom anything is stored, by name."""
-        rows = self._database.read(
-            lambda connection: connection.scalars(_USERS, {"namespace": namespace}).all()
-        )
-        return tuple(sorted(rows))
+        """
+        List the users of *namespace* of whom anything is stored, by name.
+
+        One whose name cannot be read is left out, and logged.
+        """
+
+        def work(connection: Connection) -> list[str]:
+            found = []
+            for row in connection.execute(_USERS, {"namespace": namespace}):
+                try:
+                    check_row("owner", row)
+                    found.append(row.user)
+                except DamagedRowError as error:
+                    _log.warning("a user is not listed: %s", error)
+            return found
+
+        return tuple(sorted(self._database.read(work)))
 
     def branch(self, scope: Scope, branch_id: BranchId) -> BranchInfo:
         """
@@ -347,7 +359,8 @@ class Sessions:
                 updated_at=now,
             )
         found = _find(connection, scope, key)
-        assert found is not None, "a session is there once it was inserted"
+        if found is None:
+            raise DamagedRowError("session", session=key, reason="it has no branch")
         return found
 
 

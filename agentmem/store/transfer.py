@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Table, select
 from agentmem.errors import DamagedFileError, InvalidInputError, SessionNotFoundError
 from agentmem.store.chaining import chain_session
 from agentmem.store.codec import to_json
+from agentmem.store.damage import check_row
 from agentmem.store.engine import Database
 from agentmem.store.rows import EXPORTED, Loader, exported, rows_of_session, rows_of_user
 from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
@@ -181,6 +182,7 @@ def _find_sessions(
 
     Raises:
         SessionNotFoundError: there is nothing of that scope, or no session of that key.
+        DamagedRowError: the name of a user cannot be read.
     """
     statement = (
         select(OwnerRow.id, OwnerRow.namespace, OwnerRow.user, SessionRow.id.label("session"))
@@ -195,6 +197,7 @@ def _find_sessions(
         statement = statement.where(SessionRow.key == key)
     users: dict[tuple[int, str, str], list[int]] = {}
     for row in connection.execute(statement):
+        check_row("owner", row)
         found = users.setdefault((row.id, row.namespace, row.user), [])
         if row.session is not None:
             found.append(row.session)

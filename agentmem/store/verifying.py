@@ -5,14 +5,14 @@ Everything is read in one transaction and nothing is written. What is found is t
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from agentmem.errors import StoreError
+from agentmem.errors import DamagedRowError, StoreError
 from agentmem.store.chain import (
     MESSAGE_COLUMNS,
     event_digest,
@@ -21,11 +21,11 @@ from agentmem.store.chain import (
     message_digest,
 )
 from agentmem.store.codec import decode
-from agentmem.store.damage import UNREADABLE
+from agentmem.store.damage import UNREADABLE, check_row
 from agentmem.store.deletion import DELETED_EVENT
 from agentmem.store.losses import LOST, NEXT, content_of, is_marked, link_of
 from agentmem.store.pin_chain import EVENT as PINS_EVENT
-from agentmem.store.pin_chain import VERSIONS, digest_of
+from agentmem.store.pin_chain import VERSIONS, changes_of, digest_of
 from agentmem.store.schema import (
     AnyRow,
     BranchRow,
@@ -122,6 +122,8 @@ def verify_session(
         keep: which links of a branch, by its index in the session, the caller wants to know.
     """
     facts = connection.execute(_FACTS, {"session": session_id}).one()
+    check_row("session", facts)
+    check_row("owner", facts)
     findings = Findings()
     branches = connection.execute(_BRANCHES, {"session": session_id}).all()
     by_id = {branch.id: branch for branch in branches}
@@ -197,7 +199,7 @@ class _BranchCheck:
 
     def run(self, begin: bytes, *, integrity: bool) -> None:
         keys = {"branch": self._branch.id}
-        events = self._connection.execute(_EVENTS, keys).all()
+        events = self._readable(self._connection.execute(_EVENTS, keys).all())
         left = _deletions(events)
         waiting = iter(events)
         event = next(waiting, None)
@@ -205,6 +207,9 @@ class _BranchCheck:
         expected = self._branch.forked_at + 1
         self._pass(0, begin)
         for row in self._connection.execute(_MESSAGES, keys):
+            if not isinstance(row.position, int):
+                self._say(None, f"a message is at {row.position!r:.50}, which is no position")
+                continue
             while event is not None and event.at < row.position:
                 link = self._event(event, link, expected, integrity=integrity)
                 event = next(waiting, None)
@@ -231,7 +236,8 @@ class _BranchCheck:
         if num_open != branch.open_calls:
             self._say(None, f"{num_open} calls are open, and it counts {branch.open_calls}")
         for row in self._connection.execute(_SUMMARIES, keys):
-            if not 1 <= row.first <= row.last <= branch.head:
+            is_range = isinstance(row.first, int) and isinstance(row.last, int)
+            if not is_range or not 1 <= row.first <= row.last <= branch.head:
                 self._say(None, f"a summary covers {row.first} to {row.last}, which are not there")
 
     def _message(
@@ -282,11 +288,21 @@ class _BranchCheck:
         if not self._follows(link, content, stored) and integrity:
             self._say(None, f"event {self._num_events} ({event.kind}) does not follow what was")
         if event.kind == PINS_EVENT:
-            changes = _content(event)
-            self._findings.pins |= set(changes.get("added", ()))
-            self._findings.pins -= set(changes.get("removed", ()))
+            added, removed = changes_of(event.content)
+            self._findings.pins = (self._findings.pins | added) - removed
         self._pass(event.at - self._branch.forked_at, stored)
         return stored
+
+    def _readable(self, events: Sequence[AnyRow]) -> list[AnyRow]:
+        """Leave out the events that cannot be read; the chain does not go on without them."""
+        found = []
+        for number, event in enumerate(events, 1):
+            try:
+                check_row("event", event)
+                found.append(event)
+            except DamagedRowError as error:
+                self._say(None, f"event {number} cannot be read: {error}")
+        return found
 
     def _pass(self, num_messages: int, link: bytes | None) -> None:
         place = (num_messages, self._num_events)
@@ -314,6 +330,6 @@ def _digest(columns: Mapping[str, Any]) -> str | None:
 def _content(event: AnyRow) -> dict[str, Any]:
     try:
         value = json.loads(event.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -157,7 +157,9 @@ def test_no_error_of_a_driver_comes_out(store):
         (RuntimeError("mine"), RuntimeError),
         (KeyboardInterrupt("mine"), KeyboardInterrupt),
         (InvalidInputError("mine"), InvalidInputError),
-        (KeyError("mine"), DamagedRowError),  # what reading a damaged value raises
+        # A fault of ours is no damage: a typed error would advise to restore a backup.
+        (KeyError("mine"), KeyError),
+        (DamagedRowError("pin", reason="mine"), DamagedRowError),
     ],
 )
 def test_what_work_raises_comes_out_and_nothing_is_stored(store, scope, main, raised, expected):
