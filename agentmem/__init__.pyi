@@ -36,33 +36,33 @@ from agentmem.errors import SessionNotFoundError as SessionNotFoundError
 from agentmem.errors import StoreError as StoreError
 from agentmem.errors import TranscriptError as TranscriptError
 from agentmem.errors import VectorError as VectorError
-from agentmem.memory import FoldState as FoldState
-from agentmem.memory import FoldStatus as FoldStatus
+from agentmem.memory import CompactionState as CompactionState
+from agentmem.memory import CompactionStatus as CompactionStatus
 from agentmem.memory import Memory as Memory
 from agentmem.memory import ReplyStream as ReplyStream
 from agentmem.memory import Session as Session
 from agentmem.memory import Subtask as Subtask
 from agentmem.protocols import Hit as Hit
-from agentmem.types import Break as Break
+from agentmem.types import DisplayForm as DisplayForm
 from agentmem.types import FinishReason as FinishReason
-from agentmem.types import Form as Form
 from agentmem.types import Health as Health
 from agentmem.types import ImagePart as ImagePart
 from agentmem.types import Message as Message
 from agentmem.types import Origin as Origin
 from agentmem.types import Pin as Pin
+from agentmem.types import PrefixBreak as PrefixBreak
 from agentmem.types import Prompt as Prompt
 from agentmem.types import ReasoningPart as ReasoningPart
 from agentmem.types import Reply as Reply
 from agentmem.types import Reuse as Reuse
 from agentmem.types import Role as Role
-from agentmem.types import Rule as Rule
 from agentmem.types import Span as Span
 from agentmem.types import StoredMessage as StoredMessage
 from agentmem.types import Summary as Summary
 from agentmem.types import TextPart as TextPart
 from agentmem.types import Tier as Tier
 from agentmem.types import ToolCall as ToolCall
+from agentmem.types import TruncationReason as TruncationReason
 from agentmem.types import TruncationRecord as TruncationRecord
 from agentmem.types import Usage as Usage
 from agentmem.types import repair_text as repair_text
@@ -70,8 +70,9 @@ from agentmem.types import repair_text as repair_text
 __all__ = [
     "AdmissionError",
     "AgentMemError",
-    "Break",
     "Budget",
+    "CompactionState",
+    "CompactionStatus",
     "ConfigError",
     "ConflictError",
     "ContextOverflowError",
@@ -83,11 +84,9 @@ __all__ = [
     "DatabaseUrlError",
     "DeadlineError",
     "DiscardOldResults",
+    "DisplayForm",
     "ExtractiveSummarizer",
     "FinishReason",
-    "FoldState",
-    "FoldStatus",
-    "Form",
     "Hit",
     "ImagePart",
     "IndexFileError",
@@ -105,6 +104,7 @@ __all__ = [
     "PinNotFoundError",
     "PinTask",
     "Policy",
+    "PrefixBreak",
     "Prompt",
     "PromptDiff",
     "QueueFullError",
@@ -116,7 +116,6 @@ __all__ = [
     "RetrieverClosedError",
     "Reuse",
     "Role",
-    "Rule",
     "Sampling",
     "SchemaVersionError",
     "Session",
@@ -130,6 +129,7 @@ __all__ = [
     "Tier",
     "ToolCall",
     "TranscriptError",
+    "TruncationReason",
     "TruncationRecord",
     "Usage",
     "VectorError",

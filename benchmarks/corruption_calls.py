@@ -115,7 +115,7 @@ def reading_calls(memory: Memory, key: str) -> Calls:
         ),
         "Session.assemble": lambda: session().assemble().token_ids[:10],
         "Session.assemble query": lambda: session().assemble(query="hotel").head,
-        "Session.fold_state": lambda: session().fold_state().status.value,
+        "Session.compaction_state": lambda: session().compaction_state().status.value,
         "Memory.find": lambda: session().info,
         "Memory.index_status": lambda: memory.index_status(user=user, key=key).num_messages,
     }
@@ -190,7 +190,7 @@ def writing_calls(memory: Memory, key: str, folder: Path) -> Calls:
         "Session.append result": lambda: session().append("tool", "late", tool_call_id="c1"),
         "Session.reply": lambda: session().reply("and another").text,
         "Session.stream": streamed,
-        "Session.fold": lambda: session().fold(),
+        "Session.compact": lambda: session().compact(),
         "Session.pin": lambda: session().pin("role", "You are new."),
         "Session.undo_pin": lambda: session().undo_pin("role"),
         "Session.unpin": lambda: session().unpin("role"),
@@ -289,7 +289,7 @@ def async_writing_calls(memory: Memory, key: str, folder: Path) -> Calls:
         "Session.aappend": call(lambda found: found.aappend("user", "a question")),
         "Session.areply": call(lambda found: found.areply("and another")),
         "Session.astream": call(streamed),
-        "Session.afold": call(lambda found: found.afold()),
+        "Session.acompact": call(lambda found: found.acompact()),
         "Session.apin": call(lambda found: found.apin("async", "Pinned.")),
         "Session.aunpin": call(lambda found: found.aunpin("async")),
         "Session.adelete_pin": call(lambda found: found.adelete_pin("async")),
@@ -318,7 +318,7 @@ def shared_calls(memory: Memory) -> Calls:
         "Memory.purge": lambda: memory.purge(timedelta(days=1)),
         "Memory.purge_log": lambda: memory.purge_log(timedelta(0)) and None,
         "Memory.wait_for_index": lambda: memory.wait_for_index(10),
-        "Memory.wait_for_folds": lambda: memory.wait_for_folds(10),
+        "Memory.wait_for_compactions": lambda: memory.wait_for_compactions(10),
         "Memory.index_status other": lambda: memory.index_status(user=USERS[OTHER]).num_pending,
     }
 

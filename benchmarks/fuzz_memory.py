@@ -212,7 +212,7 @@ class Player:
             self.faults.update(check_prompt(reply.prompt, self._said(reply.prompt.head)))
 
     def slide(self) -> None:
-        self._prompt(lambda: self.branch.fold(budget=self.budget))
+        self._prompt(lambda: self.branch.compact(budget=self.budget))
 
     def subtask(self, depth: int) -> None:
         inherit = self.rng.choice(tuple(Inherit))

@@ -5,7 +5,7 @@ import random
 from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.protocols import TokenCounter
-from agentmem.types import Break, Message, Role, TextPart
+from agentmem.types import Message, PrefixBreak, Role, TextPart
 from tests.builders import pin
 from tests.context.replay import Replay
 
@@ -29,7 +29,7 @@ def slides_too_often(rng: random.Random, counter: TokenCounter) -> bool:
         for role in (Role.USER, Role.ASSISTANT):
             said = TextPart(text=_words(f"{role}{turn}", words))
             replay.say(Message(role=role, parts=(said,)))
-        slides += replay.assemble().reuse.broken_by is Break.FOLD
+        slides += replay.assemble().reuse.broken_by is PrefixBreak.COMPACTION
     left = prompt - pinned - 4
     # Between two slides fit the turns of what summaries leave above low water.
     gap = _SHARE * (1 - low) * (1 - share) * left / (2 * (words + 2))

@@ -92,7 +92,7 @@ def _shares(prompts: Sequence[Prompt], named: Sequence[int], budget: Budget) -> 
         "shared": round(statistics.mean(shares), 4),
         "shared_p10": round(statistics.quantiles(shares, n=10)[0], 4),
         "used": round(statistics.mean(p.num_tokens for p in steady) / budget.prompt, 4),
-        "folds": sum(prompt.reuse.broken_by == "fold" for prompt in prompts),
+        "folds": sum(prompt.reuse.broken_by == "compaction" for prompt in prompts),
         "named_once": sorted(named) == hidden,
     }
 

@@ -117,7 +117,7 @@ def truncation_table(logs: Iterable[tuple[str, Iterable[TruncationRecord]]]) -> 
             str(record.assembly_id),
             f"{record.first}-{record.last}",
             record.tier,
-            record.rule,
+            record.reason,
             "not counted" if record.num_tokens is None else str(record.num_tokens),
             str(record.room),
             record.destination,
@@ -206,7 +206,7 @@ def audit_table(audits: Iterable[Audit]) -> Table:
 
 def destinations(records: Iterable[TruncationRecord]) -> str:
     """Count records by where their messages went; "summary" stands for any."""
-    counted = Counter(f"{r.rule} → {r.destination.partition(' ')[0]}" for r in records)
+    counted = Counter(f"{r.reason} → {r.destination.partition(' ')[0]}" for r in records)
     return ", ".join(f"{num} {what}" for what, num in sorted(counted.items())) or "none"
 
 

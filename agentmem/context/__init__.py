@@ -1,12 +1,12 @@
 """What the model sees. Plain Python: no torch, no SQL."""
 
 from agentmem.context.assembler import Assembler, BranchView, summarize_all
+from agentmem.context.compaction import author_of, checked_summary
 from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
 from agentmem.context.draft import Block, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.fitting import MAX_LEFT
-from agentmem.context.folding import author_of, checked_summary
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.packing import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agentmem.config import Budget
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.context.deleted import unneeded
 from agentmem.context.draft import Block, Draft, pinned_message
 from agentmem.context.fitting import Fitting, Room, Slide, fit_core
-from agentmem.context.folding import Folder
 from agentmem.context.layout import Accounting, lay_out
 from agentmem.context.packing import distinct
 from agentmem.context.pieces import show, shown_turns, split_turn
@@ -26,9 +26,9 @@ from agentmem.context.turns import replaced, untold
 from agentmem.protocols import Hit, TokenCounter, default_system
 from agentmem.types import (
     BranchId,
-    Break,
     Origin,
     Pin,
+    PrefixBreak,
     Prompt,
     Reuse,
     Role,
@@ -76,7 +76,7 @@ class BranchView:
     pins: tuple[Pin, ...]
     turns: tuple[Turn, ...]
     before: Before | None = None
-    fresh: Break = Break.FIRST
+    fresh: PrefixBreak = PrefixBreak.FIRST
     recorded: tuple[Span, ...] = ()
     summaries: tuple[Summary, ...] = ()
     inherited: int = 0
@@ -177,13 +177,13 @@ class Assembler:
         )
         return (said,)
 
-    def folder(self, pins: Sequence[Pin]) -> Folder | None:
-        """Return what folds messages behind *pins* under this policy; None where nothing does."""
+    def compactor(self, pins: Sequence[Pin]) -> SummaryCompactor | None:
+        """Return the compactor of messages after *pins*; None where there are no summaries."""
         summarizer = self._policy.summarizer
         max_tokens = self._budget_behind(pins).summary_tokens
         if summarizer is None or max_tokens == 0:
             return None
-        return Folder(summarizer, self._renderer.count_text, max_tokens)
+        return SummaryCompactor(summarizer, self._renderer.count_text, max_tokens)
 
     def _start(self, view: BranchView) -> Draft:
         """Take everything that the prompt before showed, and all that is new."""
@@ -200,7 +200,7 @@ class Assembler:
             rounds=tuple(rounds),
             core=core,
             loaded={stored.position: stored for stored in messages},
-            folder=self.folder(view.pins),
+            compactor=self.compactor(view.pins),
             blocks=view.blocks,
             keep_recalled=self._policy.keep_recalled,
             leave_to=view.leave_to,
@@ -272,7 +272,7 @@ class Assembler:
             detail = f"{reuse.detail}; pins {what} the template's own system text"
             reuse = replace(reuse, detail=detail)
         # It shows all that the one before did, but a result has taken a stand-in's place.
-        return reuse if goes_on else replace(reuse, broken_by=Break.RESULT)
+        return reuse if goes_on else replace(reuse, broken_by=PrefixBreak.RESULT)
 
     def _shared_head(self, before: Before, draft: Draft, token_ids: Sequence[int]) -> int:
         """Count what the prompt shares with *before*, which has other summaries or none."""
@@ -297,8 +297,8 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
     It goes back to where something was never read, as before what subtasks have promoted. Empty
     when there is nothing to sum up or nothing to sum it up with.
     """
-    folder = assembler.folder(view.pins)
-    if folder is None:
+    compactor = assembler.compactor(view.pins)
+    if compactor is None:
         return ()
     messages = view.messages
     summaries = view.summaries
@@ -311,7 +311,7 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
         summaries = tuple(summary for summary in summaries if summary.last >= start)
         gone = replaced(messages)
         run = [untold(s) if s.position in gone else s for s in messages if s.position >= start]
-        summaries = folder.fold(branch_id, summaries, run, may_quote=True)
+        summaries = compactor.compact(branch_id, summaries, run, may_quote=True)
     # Those that stay as they are become this branch's too: the other may never have logged them.
     return [replace(summary, branch_id=branch_id) for summary in summaries]
 

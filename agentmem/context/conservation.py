@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from agentmem.context.spans import subtract
-from agentmem.types import AssemblyId, AssemblyInfo, Form, Span, Tier, TruncationRecord
+from agentmem.types import AssemblyId, AssemblyInfo, DisplayForm, Span, Tier, TruncationRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,4 +68,4 @@ def check_conservation(
 
 def _is_cut(span: Span) -> bool:
     """Tell whether the prompt does not show *span* in full."""
-    return span.tier in (None, Tier.SUMMARY) or span.form is not Form.FULL
+    return span.tier in (None, Tier.SUMMARY) or span.form is not DisplayForm.FULL

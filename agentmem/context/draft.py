@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from agentmem.context.arranging import Placed, arrange
-from agentmem.context.folding import Folder
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.context.pieces import Shown, Unit
 from agentmem.context.recall import recall_message
 from agentmem.context.summary_lines import shown_lines
@@ -47,7 +47,7 @@ class Draft:
         rounds: finished calls of the current turn with their results, oldest first.
         core: what may never leave: the user's message, and the last round.
         loaded: every message that was read, by position.
-        folder: sums up what leaves; None for no summaries.
+        compactor: sums up what leaves; None for no summaries.
         hits: what was recalled for this prompt.
         blocks: what was recalled for earlier ones and is kept where it was first shown.
         keep_recalled: whether *hits* are to be kept too.
@@ -62,7 +62,7 @@ class Draft:
     rounds: tuple[Unit, ...]
     core: Unit
     loaded: Mapping[int, StoredMessage]
-    folder: Folder | None
+    compactor: SummaryCompactor | None
     hits: tuple[Hit, ...] = ()
     blocks: tuple[Block, ...] = ()
     keep_recalled: bool = False

@@ -30,7 +30,7 @@ from agentmem.context.turns import untold
 from agentmem.context.window import keep_from
 from agentmem.errors import ConfigError, ContextOverflowError
 from agentmem.protocols import Discardable, Hit
-from agentmem.types import Form, Role, StoredMessage, Summary, freeze
+from agentmem.types import DisplayForm, Role, StoredMessage, Summary, freeze
 
 MAX_LEFT: Final = 32
 """Messages at most that left earlier without a summary and are taken up by a later one."""
@@ -65,7 +65,7 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     if renderer.size(draft) <= budget.prompt:
         return draft
     bare = replace(draft, summaries=(), older=(), rounds=(), hits=(), blocks=())
-    clipped = [i for i, one in enumerate(bare.core) if one.form is Form.CLIPPED]
+    clipped = [i for i, one in enumerate(bare.core) if one.form is DisplayForm.CLIPPED]
     if (size := renderer.size(bare)) <= budget.prompt and not clipped:
         return draft
     if not budget.clip:
@@ -98,7 +98,7 @@ def _without_thoughts(bare: Draft, renderer: Renderer) -> Draft:
     """Leave the thoughts out of the core, where the template shows them."""
     core = tuple(
         show_clipped(one.stored, num_clippable(one.stored.message))
-        if one.form is Form.FULL and has_thought(one.message)
+        if one.form is DisplayForm.FULL and has_thought(one.message)
         else one
         for one in bare.core
     )
@@ -164,7 +164,7 @@ def fit_hits(
         return ()
     line = renderer.line
     ids = {piece.stored.id for piece in draft.window}
-    lines = {line(piece.stored.message) for piece in draft.window if piece.form is Form.FULL}
+    lines = {line(piece.stored.message) for piece in draft.window if piece.form is DisplayForm.FULL}
     outside = [
         hit for hit in hits if hit.stored.id not in ids and line(hit.stored.message) not in lines
     ]
@@ -381,16 +381,16 @@ def _may_stub(shown: Shown) -> bool:
     """Tell whether a stub would be shorter; a user's message is never discarded."""
     line = STUB_LINE.format(position=shown.position)
     is_user = shown.message.role is Role.USER
-    is_cut = shown.form is Form.STUB or shown.is_silent
+    is_cut = shown.form is DisplayForm.STUB or shown.is_silent
     return not is_cut and not is_user and len(shown.message.text) > len(line)
 
 
 def _summary_growth(draft: Draft, renderer: Renderer, budget: Budget, num_leaving: int) -> int:
     """Return the tokens that the summary of *num_leaving* tokens may take, its heading included."""
-    if draft.folder is None:
+    if draft.compactor is None:
         return 0
     free = max(0, budget.summary_tokens - _taken(draft.summaries, renderer))
-    growth = min(free, draft.folder.most_tokens(num_leaving))
+    growth = min(free, draft.compactor.most_tokens(num_leaving))
     is_first = growth > 0 and not draft.summaries
     return growth + (renderer.count_text(SUMMARY_HEADING) if is_first else 0)
 
@@ -403,13 +403,13 @@ def _without(draft: Draft, first: int) -> Draft:
 
 
 def _drop(draft: Draft, first: int) -> Draft:
-    """Let the *first* units go and fold them."""
+    """Drop the *first* units and compact them."""
     kept = _without(draft, first)
-    if draft.folder is None or first == 0:
+    if draft.compactor is None or first == 0:
         return kept
     summaries = draft.summaries
     for run in _runs(draft, kept):
-        summaries = draft.folder.fold(draft.branch_id, summaries, run)
+        summaries = draft.compactor.compact(draft.branch_id, summaries, run)
     return replace(kept, summaries=summaries)
 
 

@@ -9,20 +9,20 @@ from agentmem.context.pieces import Shown
 from agentmem.context.spans import split_at, subtract
 from agentmem.types import (
     BranchId,
-    Form,
-    Rule,
+    DisplayForm,
     Span,
     StoredMessage,
     Summary,
     Tier,
+    TruncationReason,
     TruncationRecord,
 )
 
 _RULES: Final = {
-    Form.CLIPPED: Rule.CLIPPED,
-    Form.STUB: Rule.STUBBED,
-    Form.REPLACED: Rule.REPLACED,
-    Form.DELETED: Rule.DELETED,
+    DisplayForm.CLIPPED: TruncationReason.CLIPPED,
+    DisplayForm.STUB: TruncationReason.STUBBED,
+    DisplayForm.REPLACED: TruncationReason.REPLACED,
+    DisplayForm.DELETED: TruncationReason.DELETED,
 }
 
 
@@ -85,7 +85,7 @@ def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
     first = last = 0
     of: Tier | None = None
     for piece, tier in shown:
-        is_plain = piece.form is Form.FULL and piece.kept is None
+        is_plain = piece.form is DisplayForm.FULL and piece.kept is None
         position = piece.stored.position
         if is_plain and tier is of and position == last + 1:
             last = position
@@ -151,34 +151,44 @@ class Accounting:
         return not subtract([span], hidden)
 
     def _record(self, span: Span) -> TruncationRecord:
-        rule, destination = self._reason(span)
+        reason, destination = self._reason(span)
         return TruncationRecord(
             branch_id=self.branch_id,
             first=span.first,
             last=span.last,
             tier=self._tier_before(span),
-            rule=rule,
+            reason=reason,
             num_tokens=self._num_tokens(span),
             room=self.room(),
             destination=destination,
         )
 
-    def _reason(self, span: Span) -> tuple[Rule, str]:
+    def _reason(self, span: Span) -> tuple[TruncationReason, str]:
         if span.form in _RULES:
             return _RULES[span.form], "store"
         if span.tier is Tier.SUMMARY:
             is_parents = span.last <= self.inherited
-            return Rule.NOT_INHERITED if is_parents else Rule.WINDOW, f"summary {span.source}"
+            return (
+                TruncationReason.NOT_INHERITED if is_parents else TruncationReason.WINDOW,
+                f"summary {span.source}",
+            )
         if self._tier_before(span) is Tier.RETRIEVED:
-            return Rule.NOT_RETRIEVED, "store"
+            return TruncationReason.NOT_RETRIEVED, "store"
         if self._tier_before(span) is Tier.SUMMARY:
             is_there = self._source_before(span) in self.summaries
-            return Rule.NO_ROOM if is_there else Rule.SUMMARY_DELETED, "store"
-        return (Rule.NOT_INHERITED if span.last <= self.inherited else Rule.WINDOW), "store"
+            return (
+                TruncationReason.NO_ROOM if is_there else TruncationReason.SUMMARY_DELETED,
+                "store",
+            )
+        return (
+            TruncationReason.NOT_INHERITED
+            if span.last <= self.inherited
+            else TruncationReason.WINDOW
+        ), "store"
 
     def _tier_before(self, span: Span) -> Tier:
         before = (s.tier for s in self.recorded if s.first <= span.first <= s.last)
-        shown_now = span.tier if span.form is not Form.FULL else None
+        shown_now = span.tier if span.form is not DisplayForm.FULL else None
         return shown_now or next(before, None) or Tier.RECENT
 
     def _source_before(self, span: Span) -> str | None:
@@ -202,16 +212,16 @@ def _is_covered(span: Span) -> bool:
 
 
 def _is_clipped(span: Span) -> bool:
-    return span.form is Form.CLIPPED
+    return span.form is DisplayForm.CLIPPED
 
 
 def _is_stub(span: Span) -> bool:
-    return span.form is Form.STUB
+    return span.form is DisplayForm.STUB
 
 
 def _is_replaced(span: Span) -> bool:
-    return span.form is Form.REPLACED
+    return span.form is DisplayForm.REPLACED
 
 
 def _is_deleted(span: Span) -> bool:
-    return span.form is Form.DELETED
+    return span.form is DisplayForm.DELETED

@@ -26,7 +26,7 @@ class ModelSummarizer:
     """
     Lets *model* write, and falls back to sentences as they were said.
 
-    It runs while a prompt is assembled; `Session.fold()` does that ahead of time. What does not
+    It runs while a prompt is assembled; `Session.compact()` does that ahead of time. What does not
     fit into the model's window is first cut down to its most telling sentences, so the
     summariser's own prompt can never be over the window.
 
@@ -39,7 +39,7 @@ class ModelSummarizer:
         self._model = model
         self._attempts = checked_value("attempts", attempts, int, ConfigError)
         self._fallback = ExtractiveSummarizer()
-        # A fold in the background and a reply may both ask at once.
+        # A compaction in the background and a reply may both ask at once.
         self._last = threading.local()
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from agentmem.context.clip import cut_middle
 from agentmem.context.clip_calls import clip_calls, share_out
 from agentmem.types import (
-    Form,
+    DisplayForm,
     Message,
     ReasoningPart,
     Role,
@@ -25,7 +25,7 @@ class Shown:
 
     stored: StoredMessage
     message: Message
-    form: Form = Form.FULL
+    form: DisplayForm = DisplayForm.FULL
     kept: int | None = None
     times: int = 1
 
@@ -83,7 +83,7 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
             text = cut_middle(text, num_text, marker)
         calls = clip_calls(message.tool_calls, most, CALL_MARKER.format(position=stored.position))
         clipped = replace(_with_text(message, text), tool_calls=calls)
-    return Shown(stored=stored, message=clipped, form=Form.CLIPPED, kept=kept)
+    return Shown(stored=stored, message=clipped, form=DisplayForm.CLIPPED, kept=kept)
 
 
 def has_thought(message: Message) -> bool:
@@ -102,7 +102,7 @@ def _lengths(message: Message) -> list[int]:
 
 def show_stub(stored: StoredMessage, line: str) -> Shown:
     """Show *line* in place of *stored*."""
-    return Shown(stored=stored, message=_with_text(stored.message, line), form=Form.STUB)
+    return Shown(stored=stored, message=_with_text(stored.message, line), form=DisplayForm.STUB)
 
 
 def marker_of(stored: StoredMessage) -> str:
@@ -151,7 +151,9 @@ def shown_turns(
     What has left the window does not come back by itself: the window would move back and forth.
     Of what is *replaced* or *deleted*, by position, nothing is shown; it leaves with its turn.
     """
-    silent = dict.fromkeys(deleted, Form.DELETED) | dict.fromkeys(replaced, Form.REPLACED)
+    silent = dict.fromkeys(deleted, DisplayForm.DELETED) | dict.fromkeys(
+        replaced, DisplayForm.REPLACED
+    )
     spans = {p: span for span in layout for p in _positions(span)}
     end = layout[-1].last if layout else 0
     return [
@@ -177,9 +179,9 @@ def _is_in_window(span: Span | None) -> bool:
 
 
 def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
-    if span is None or span.form is Form.FULL or not span.form.is_shown:
+    if span is None or span.form is DisplayForm.FULL or not span.form.is_shown:
         return show(stored)
-    if span.form is Form.CLIPPED:
+    if span.form is DisplayForm.CLIPPED:
         return show_clipped(stored, span.kept or 0)
     return show_stub(stored, STUB_LINE.format(position=stored.position))
 

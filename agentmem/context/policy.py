@@ -77,7 +77,7 @@ class Policy:
         keep_recalled: keep recalled messages where they were first shown, until their turn leaves
             the window, and not only for one prompt: the prefix then goes on through them. Only
             messages of the branch itself are recalled then.
-        fold_ahead: how full the window may be, as a share of its room, before what will leave it
+        compact_ahead: how full the window may be, as a share of its room, before what will leave it
             is summed up in the background; None for only when it is full, in the prompt that needs
             the room. It is worth it where a model writes the summaries. A share below halfway from
             the budget's low water to full is taken for that.
@@ -88,12 +88,12 @@ class Policy:
     discardable: Discardable | None = None
     auto_pin: AutoPin | None = None
     keep_recalled: bool = False
-    fold_ahead: float | None = None
+    compact_ahead: float | None = None
     recall_sessions: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)
-        mark = self.fold_ahead
+        mark = self.compact_ahead
         is_number = isinstance(mark, int | float) and not isinstance(mark, bool)
         if mark is not None and not (is_number and 0 < mark <= 1):
-            raise ConfigError(f"fold_ahead must be above 0 and at most 1, got {mark!r:.80}")
+            raise ConfigError(f"compact_ahead must be above 0 and at most 1, got {mark!r:.80}")

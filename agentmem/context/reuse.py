@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentmem.context.pieces import Shown
-from agentmem.types import Break, Form, Pin, Reuse, Span, Tier
+from agentmem.types import DisplayForm, Pin, PrefixBreak, Reuse, Span, Tier
 
 
 class Shared(Protocol):
@@ -63,9 +63,9 @@ def find_reuse(
     """
     if before.pins != pins:
         changed = sorted({key for key, _ in set(before.pins) ^ set(pins)})
-        return Reuse(common_tokens=0, broken_by=Break.PINS, detail=", ".join(changed))
+        return Reuse(common_tokens=0, broken_by=PrefixBreak.PINS, detail=", ".join(changed))
     if _summaries(before.layout) != _summaries(layout):
-        return Reuse(common_tokens=shared(None), broken_by=Break.FOLD)
+        return Reuse(common_tokens=shared(None), broken_by=PrefixBreak.COMPACTION)
     old, num_same = _forms(before.layout), _num_same(before.layout, layout, window)
     is_tail = _had_tail(before)
     if is_tail:
@@ -75,7 +75,7 @@ def find_reuse(
     if num_same == len(old):
         return Reuse(common_tokens=shared(num_same, is_whole=True), broken_by=None)
     is_only_tail = is_tail and _num_same(before.layout, layout, window) == len(old)
-    reason = Break.RETRIEVED if is_only_tail else Break.FOLD
+    reason = PrefixBreak.RETRIEVED if is_only_tail else PrefixBreak.COMPACTION
     return Reuse(common_tokens=shared(num_same), broken_by=reason)
 
 
@@ -114,7 +114,7 @@ def _summaries(layout: Sequence[Span]) -> list[str]:
     return list(dict.fromkeys(span.source for span in layout if span.source is not None))
 
 
-def _forms(layout: Sequence[Span]) -> list[tuple[int, Form, int | None]]:
+def _forms(layout: Sequence[Span]) -> list[tuple[int, DisplayForm, int | None]]:
     """Give each position of the window with its form, in order."""
     return [
         (position, span.form, span.kept)

@@ -1,7 +1,7 @@
 """The facade: what a user of the SDK holds in the hand."""
 
 from agentmem.memory.aio import AsyncReplyStream
-from agentmem.memory.background import FoldState, FoldStatus
+from agentmem.memory.background import CompactionState, CompactionStatus
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.facade import Memory
 from agentmem.memory.history import Audit, History
@@ -12,9 +12,9 @@ from agentmem.memory.snapshot import Snapshot
 __all__ = [
     "AsyncReplyStream",
     "Audit",
+    "CompactionState",
+    "CompactionStatus",
     "Conversation",
-    "FoldState",
-    "FoldStatus",
     "History",
     "Memory",
     "ReplyStream",

@@ -1,5 +1,5 @@
 """
-Folding ahead of time: what the window will let go is summed up before it has to.
+Compaction ahead of time: what will leave the window is summed up before it has to.
 
 In two phases. The summary is written while nothing is held, however long that takes. Then the
 branch is looked at again, and if the same messages still stand at the beginning of its window they
@@ -17,7 +17,7 @@ from agentmem.memory.background import IsCancelled
 from agentmem.memory.loader import load_view, sources_of
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Passage, Summarizer
-from agentmem.types import BranchId, Break, Prompt, Scope, Span, Tier, repair_text
+from agentmem.types import BranchId, PrefixBreak, Prompt, Scope, Span, Tier, repair_text
 
 _MAX_WRITES = 40
 """How often a summary that is written is tried to be stored."""
@@ -27,25 +27,25 @@ class SummaryError(AgentMemError):
     """A summarizer gave nothing that can stand for what it was asked to sum up."""
 
 
-FoldKey = tuple[Scope, BranchId, Budget]
+CompactionKey = tuple[Scope, BranchId, Budget]
 
 
-def fold_key(runtime: Runtime, branch_id: BranchId, budget: Budget) -> FoldKey:
+def compaction_key(runtime: Runtime, branch_id: BranchId, budget: Budget) -> CompactionKey:
     """Name the window of a branch under a budget."""
     return (runtime.scope, branch_id, budget)
 
 
 def look_ahead(runtime: Runtime, branch_id: BranchId, budget: Budget, prompt: Prompt) -> None:
-    """Have the branch of *prompt* folded soon if its window is nearly full; return at once."""
+    """Have the branch of *prompt* compacted soon if its window is nearly full; return at once."""
     policy = runtime.policy
-    if policy.fold_ahead is None or policy.summarizer is None:
+    if policy.compact_ahead is None or policy.summarizer is None:
         return
-    key = fold_key(runtime, branch_id, budget)
-    if prompt.reuse.broken_by is Break.FOLD:
+    key = compaction_key(runtime, branch_id, budget)
+    if prompt.reuse.broken_by is PrefixBreak.COMPACTION:
         runtime.background.settle(key)
-    if is_nearly_full(prompt, budget, policy.fold_ahead):
+    if is_nearly_full(prompt, budget, policy.compact_ahead):
         runtime.background.ask(
-            key, lambda is_cancelled: fold_ahead(runtime, branch_id, budget, is_cancelled)
+            key, lambda is_cancelled: compact_ahead(runtime, branch_id, budget, is_cancelled)
         )
 
 
@@ -54,21 +54,21 @@ def is_nearly_full(prompt: Prompt, budget: Budget, mark: float) -> bool:
     Tell whether the window takes at least the share *mark* of its room.
 
     Its room is what pins, summaries and recalled messages leave of the prompt. The mark is at
-    least halfway from low water to full, or each prompt would be followed by a fold.
+    least halfway from low water to full, or each prompt would be followed by a compaction.
     """
     window = sum(prompt.tokens_by_tier.get(tier, 0) for tier in (Tier.RECENT, Tier.CURRENT))
     room = budget.prompt - (prompt.num_tokens - window)
     return window >= max(mark, (1 + budget.low_water) / 2) * room
 
 
-def fold_ahead(
+def compact_ahead(
     runtime: Runtime, branch_id: BranchId, budget: Budget, is_cancelled: IsCancelled
 ) -> None:
     """
     Sum up what a slide to low water would let go, and let it go.
 
-    Nothing is done where somebody has folded since, or the branch is gone. Unlike in a reply there
-    is no hurry, so no other summary stands in for one that failed.
+    Nothing is done where the branch was compacted since, or is gone. Unlike in a reply there is no
+    hurry, so no other summary stands in for one that failed.
 
     Raises:
         SummaryError: the summarizer raised, said nothing or too much; nothing was stored.
@@ -101,7 +101,9 @@ def fold_ahead(
         except ConflictError:
             continue
         return
-    raise ConflictError(f"branch {branch_id} was assembled {_MAX_WRITES} times while it was folded")
+    raise ConflictError(
+        f"branch {branch_id} was assembled {_MAX_WRITES} times while it was compacted"
+    )
 
 
 def _last_hidden(layout: Sequence[Span]) -> int:

@@ -26,7 +26,7 @@ _MAX_REASON: Final = 500
 _PATIENCE_S: Final = 5.0
 
 
-class FoldStatus(StrEnum):
+class CompactionStatus(StrEnum):
     """What the background does for a branch."""
 
     IDLE = "idle"
@@ -36,16 +36,16 @@ class FoldStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoldState(Checked):
+class CompactionState(Checked):
     """
     What the background does for a branch under a budget, and why the last try failed.
 
-    A branch whose fold has failed folds when its window is full, as it would without a background.
+    A branch whose compaction failed is compacted when its window is full, as without a background.
     """
 
-    status: FoldStatus = FoldStatus.IDLE
+    status: CompactionStatus = CompactionStatus.IDLE
     failures: int = 0
-    """Tries that failed one after another; after three there are no more until it folds."""
+    """Tries that failed one after another; after three there are no more until it is compacted."""
 
     reason: str = ""
 
@@ -62,7 +62,7 @@ class Background:
     """
 
     def __init__(self) -> None:
-        self._failed: OrderedDict[Hashable, FoldState] = OrderedDict()
+        self._failed: OrderedDict[Hashable, CompactionState] = OrderedDict()
         self._is_closed = False
         self.begin_anew()
         renew_in_child(self)
@@ -90,21 +90,21 @@ class Background:
         with self._changed:
             self._failed.pop(key, None)
 
-    def state(self, key: Hashable) -> FoldState:
+    def state(self, key: Hashable) -> CompactionState:
         """Tell what becomes of the jobs of *key*."""
         with self._changed:
-            failed = self._failed.get(key, FoldState())
+            failed = self._failed.get(key, CompactionState())
             status = failed.status
             if key in self._waiting:
-                status = FoldStatus.WAITING
+                status = CompactionStatus.WAITING
             elif key == self._running:
-                status = FoldStatus.RUNNING
-            return FoldState(status=status, failures=failed.failures, reason=failed.reason)
+                status = CompactionStatus.RUNNING
+            return CompactionState(status=status, failures=failed.failures, reason=failed.reason)
 
     def health(self) -> FoldHealth:
         """Return how the work goes, over all keys."""
         with self._changed:
-            last = next(reversed(self._failed.values()), FoldState())
+            last = next(reversed(self._failed.values()), CompactionState())
             return FoldHealth(
                 num_waiting=len(self._waiting),
                 is_running=self._running is not None,
@@ -155,11 +155,11 @@ class Background:
         failures = self._failures(key) + 1
         self._failed.pop(key, None)
         if reason is not None and not self._is_closed:
-            self._failed[key] = FoldState(
-                status=FoldStatus.FAILED, failures=failures, reason=reason
+            self._failed[key] = CompactionState(
+                status=CompactionStatus.FAILED, failures=failures, reason=reason
             )
         while len(self._failed) > _MAX_REMEMBERED:
             self._failed.popitem(last=False)
 
     def _failures(self, key: Hashable) -> int:
-        return self._failed.get(key, FoldState()).failures
+        return self._failed.get(key, CompactionState()).failures

@@ -224,7 +224,7 @@ class Memory:
 
         Messages, pins and summaries stay. Each branch keeps the last account of each budget, from
         which its window goes on, and `Session.check` holds: what the purged ones had left out is
-        named by records with the rule ``Rule.PURGED``. With *dry_run* nothing is deleted.
+        named by records with `TruncationReason.PURGED`. With *dry_run* nothing is deleted.
 
         Raises:
             InvalidInputError: *older_than* is no age: negative, or longer ago than any date.
@@ -279,12 +279,12 @@ class Memory:
         wait_s = None if timeout_s is None else seconds(timeout_s)
         return self._recall is None or self._recall.wait(wait_s)
 
-    def wait_for_folds(self, timeout_s: float | None = None) -> bool:
+    def wait_for_compactions(self, timeout_s: float | None = None) -> bool:
         """
-        Wait until nothing is folded in the background any more; tell whether that is so.
+        Wait until nothing is compacted in the background any more; tell whether that is so.
 
         Nobody has to wait, unless what comes next is to be the same each time. See
-        `Policy.fold_ahead` and `Session.fold_state()`.
+        `Policy.compact_ahead` and `Session.compaction_state()`.
         """
         return self._background.wait(None if timeout_s is None else seconds(timeout_s))
 

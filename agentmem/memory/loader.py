@@ -22,9 +22,9 @@ from agentmem.types import (
     AssemblyInfo,
     BranchId,
     BranchInfo,
-    Break,
     Inherit,
     Pin,
+    PrefixBreak,
     Prompt,
     Role,
     Scope,
@@ -93,7 +93,7 @@ class _Found:
     head: int
     floor: int
     previous: AssemblyInfo | None
-    fresh: Break
+    fresh: PrefixBreak
     messages: tuple[StoredMessage, ...]
     promoted: tuple[StoredMessage, ...]
     pins: tuple[Pin, ...]
@@ -123,7 +123,7 @@ def _look(
         head=head,
         floor=floor,
         previous=previous,
-        fresh=Break.FIRST if previous is not None else _why_fresh(view, runtime, branch),
+        fresh=PrefixBreak.FIRST if previous is not None else _why_fresh(view, runtime, branch),
         messages=messages,
         promoted=promoted,
         pins=view.pins.visible(scope, branch.id),
@@ -177,12 +177,12 @@ def _last_assembly(
     return None
 
 
-def _why_fresh(view: View, runtime: Runtime, branch: BranchInfo) -> Break:
+def _why_fresh(view: View, runtime: Runtime, branch: BranchInfo) -> PrefixBreak:
     newest = view.ledger.newest(runtime.scope, branch.id)
     if newest is None:
-        return Break.FIRST if branch.parent is None else Break.BRANCH
+        return PrefixBreak.FIRST if branch.parent is None else PrefixBreak.BRANCH
     is_same = newest.fingerprint == runtime.need_counter().fingerprint
-    return Break.BUDGET if is_same else Break.TEMPLATE
+    return PrefixBreak.BUDGET if is_same else PrefixBreak.TEMPLATE
 
 
 def _window_start(assembly: AssemblyInfo) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from agentmem.config import Budget
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, ConflictError
-from agentmem.memory.ahead import fold_key, look_ahead
+from agentmem.memory.ahead import compaction_key, look_ahead
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import (
     calls_of,
@@ -20,7 +20,7 @@ from agentmem.memory.arguments import (
     role_of,
     said,
 )
-from agentmem.memory.background import FoldState
+from agentmem.memory.background import CompactionState
 from agentmem.memory.erasing import Erasing
 from agentmem.memory.loader import is_same, load_view, sources_of
 from agentmem.memory.recalling import Wanted, is_whole, leaves_out, recall_for, wanted_recall
@@ -28,12 +28,12 @@ from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
     BranchState,
-    Break,
     Message,
     Origin,
     Part,
     Pin,
     PinScope,
+    PrefixBreak,
     Prompt,
     Role,
     StoredMessage,
@@ -229,9 +229,9 @@ class Writing(Erasing):
         wanted = wanted_recall(self._runtime, query, hits)
         return self._assemble_and_look_ahead(self._runtime.budget_for(budget), wanted)
 
-    def fold(self, *, budget: Budget | None = None) -> Prompt:
+    def compact(self, *, budget: Budget | None = None) -> Prompt:
         """
-        Let the window slide to its low-water mark now, and fold what leaves it.
+        Slide the window to its low-water mark now, and compact what leaves it.
 
         For a quiet moment: with a summarizer that asks a model, the next reply then does not wait
         for it. Messages may be appended meanwhile, also by other processes.
@@ -243,13 +243,15 @@ class Writing(Erasing):
         """
         budget = self._runtime.budget_for(budget)
         prompt = self._assemble(budget, (), must_slide=True)
-        self._runtime.background.settle(fold_key(self._runtime, self._branch_id, budget))
+        self._runtime.background.settle(compaction_key(self._runtime, self._branch_id, budget))
         return prompt
 
-    def fold_state(self, *, budget: Budget | None = None) -> FoldState:
-        """Tell what the background does for this branch, and why its last fold failed, if so."""
+    def compaction_state(self, *, budget: Budget | None = None) -> CompactionState:
+        """Return the state of background compaction of this branch, and why the last one failed."""
         budget = self._runtime.budget_for(budget)
-        return self._runtime.background.state(fold_key(self._runtime, self._branch_id, budget))
+        return self._runtime.background.state(
+            compaction_key(self._runtime, self._branch_id, budget)
+        )
 
     def _assemble_and_look_ahead(self, budget: Budget, wanted: Wanted) -> Prompt:
         prompt = self._assemble(budget, wanted)
@@ -289,11 +291,11 @@ class Writing(Erasing):
     aunpin = in_thread(unpin)
     aappend = in_thread(append)
     aassemble = in_thread(assemble)
-    afold = in_thread(fold)
+    acompact = in_thread(compact)
 
 
 def _log_warnings(prompt: Prompt) -> None:
     """Log the warnings of *prompt* where they are new: at the start, or with other pins."""
-    if prompt.reuse.broken_by not in (None, Break.FOLD, Break.RETRIEVED):
+    if prompt.reuse.broken_by not in (None, PrefixBreak.COMPACTION, PrefixBreak.RETRIEVED):
         for warning in prompt.warnings:
             _log.warning("branch %s: %s", prompt.branch_id, warning)

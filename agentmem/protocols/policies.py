@@ -12,7 +12,7 @@ from agentmem.types.fields import Checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage(Checked):
     """
-    A text that a summary is made of: a message, or a line of a summary that is folded again.
+    A text that a summary is made of: a message, or a line of a summary that is compacted again.
 
     Args:
         position: of the message; of the first one where *last* is given.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agentmem.types import Form, Span, Tier
+from agentmem.types import DisplayForm, Span, Tier
 
 _TIERS: Final[Mapping[Tier | None, str]] = {
     None: "h",
@@ -20,12 +20,12 @@ _TIERS: Final[Mapping[Tier | None, str]] = {
     Tier.RETRIEVED: "r",
     Tier.CURRENT: "c",
 }
-_FORMS: Final[Mapping[Form, str]] = {
-    Form.FULL: "",
-    Form.CLIPPED: "C",
-    Form.STUB: "S",
-    Form.REPLACED: "R",
-    Form.DELETED: "D",
+_FORMS: Final[Mapping[DisplayForm, str]] = {
+    DisplayForm.FULL: "",
+    DisplayForm.CLIPPED: "C",
+    DisplayForm.STUB: "S",
+    DisplayForm.REPLACED: "R",
+    DisplayForm.DELETED: "D",
 }
 _TIER_OF: Final = {letter: tier for tier, letter in _TIERS.items()}
 _FORM_OF: Final = {letter: form for form, letter in _FORMS.items()}

@@ -19,18 +19,18 @@ from agentmem.types import (
     AssemblyId,
     AssemblyInfo,
     BranchId,
-    Form,
+    DisplayForm,
     Prompt,
-    Rule,
     Span,
     Tier,
+    TruncationReason,
     TruncationRecord,
     check_text,
     freeze,
 )
 
 _MIN_CELLS: Final = 3
-_USUAL_CELLS: Final = (Form.FULL, None, None, 1)
+_USUAL_CELLS: Final = (DisplayForm.FULL, None, None, 1)
 
 
 def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _to_span(cells: Sequence[Any]) -> Span:
         first=first,
         last=last,
         tier=None if tier is None else Tier(tier),
-        form=Form(form),
+        form=DisplayForm(form),
         kept=kept,
         source=source,
         times=times,
@@ -77,7 +77,7 @@ def encode_records(records: Sequence[TruncationRecord], assembly_id: int) -> lis
     """Write the records of one prompt as rows: one for all that have the same reason."""
     alike: dict[tuple[Any, ...], list[TruncationRecord]] = {}
     for record in records:
-        reason = (record.tier, record.rule, record.room, record.destination)
+        reason = (record.tier, record.reason, record.room, record.destination)
         alike.setdefault(reason, []).append(record)
     return [_encode_alike(group, assembly_id) for group in alike.values()]
 
@@ -91,7 +91,7 @@ def _encode_alike(records: Sequence[TruncationRecord], assembly_id: int) -> dict
         "first": min(record.first for record in records),
         "last": max(record.last for record in records),
         "tier": one.tier.value,
-        "rule": one.rule.value,
+        "rule": one.reason.value,
         "num_tokens": sum(tokens) if len(tokens) == len(records) else None,
         "room": one.room,
         "destination": check_text("destination", one.destination),
@@ -172,7 +172,7 @@ def to_records(row: AnyRow | SimpleNamespace) -> tuple[TruncationRecord, ...]:
             first=first,
             last=last,
             tier=Tier(row.tier),
-            rule=Rule(row.rule),
+            reason=TruncationReason(row.rule),
             num_tokens=num_tokens,
             room=row.room,
             destination=row.destination,

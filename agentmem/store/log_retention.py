@@ -25,7 +25,7 @@ from agentmem.store.schema import (
     SessionRow,
     TruncationRow,
 )
-from agentmem.types import AssemblyInfo, Form, Rule, Span, Tier, TruncationRecord
+from agentmem.types import AssemblyInfo, DisplayForm, Span, Tier, TruncationReason, TruncationRecord
 
 _KEY: Final = (
     AssemblyRow.branch_id,
@@ -117,13 +117,13 @@ def _named_anew(info: AssemblyInfo, own: Sequence[TruncationRecord]) -> list[Tru
             first=first,
             last=last,
             tier=span.tier or Tier.RECENT,
-            rule=Rule.PURGED,
+            reason=TruncationReason.PURGED,
             num_tokens=None,
             room=0,
             destination="store" if span.source is None else f"summary {span.source}",
         )
         for span in info.layout
-        if span.tier in (None, Tier.SUMMARY) or span.form is not Form.FULL
+        if span.tier in (None, Tier.SUMMARY) or span.form is not DisplayForm.FULL
         for first, last in _unnamed(span, own)
     ]
 

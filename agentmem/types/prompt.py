@@ -30,7 +30,7 @@ class Tier(StrEnum):
     CURRENT = "current"
 
 
-class Rule(StrEnum):
+class TruncationReason(StrEnum):
     """Why something is not in a prompt."""
 
     WINDOW = "left the window"
@@ -60,7 +60,7 @@ class Rule(StrEnum):
     """When and why it left went with the log of then; the oldest prompt of the log names it."""
 
 
-class Form(StrEnum):
+class DisplayForm(StrEnum):
     """How much of a message is shown."""
 
     FULL = "full"
@@ -75,7 +75,7 @@ class Form(StrEnum):
     @property
     def is_shown(self) -> bool:
         """Whether a prompt shows something of it."""
-        return self not in (Form.REPLACED, Form.DELETED)
+        return self not in (DisplayForm.REPLACED, DisplayForm.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Span(Checked):
     tier: Tier | None
     """The tier that shows them; None when they are not in the prompt."""
 
-    form: Form = Form.FULL
+    form: DisplayForm = DisplayForm.FULL
     kept: int | None = None
     """Characters that a clipped message still shows."""
 
@@ -100,7 +100,7 @@ class Span(Checked):
     def explain(self) -> str:
         """Tell in words what became of these messages."""
         where = "not shown" if self.tier is None else f"{self.tier} tier"
-        how = "" if self.form is Form.FULL else f", {self.form}"
+        how = "" if self.form is DisplayForm.FULL else f", {self.form}"
         via = "" if self.source is None else f", by summary {self.source}"
         return f"messages {self.first}-{self.last}: {where}{how}{via}"
 
@@ -151,7 +151,7 @@ class TruncationRecord(Checked):
     tier: Tier
     """The tier that lost them."""
 
-    rule: Rule
+    reason: TruncationReason
     num_tokens: int | None
     room: int
     """Tokens that tier had in this prompt."""
@@ -166,12 +166,12 @@ class TruncationRecord(Checked):
         """Tell in words what was left out, and where it is."""
         size = "not counted" if self.num_tokens is None else f"{self.num_tokens} tokens"
         return (
-            f"messages {self.first}-{self.last} ({size}) {self.rule}: the {self.tier} tier had "
+            f"messages {self.first}-{self.last} ({size}) {self.reason}: the {self.tier} tier had "
             f"room for {self.room} tokens; now in: {self.destination}"
         )
 
 
-class Break(StrEnum):
+class PrefixBreak(StrEnum):
     """Why the prompt does not go on from the one before."""
 
     FIRST = "first prompt"
@@ -181,7 +181,7 @@ class Break(StrEnum):
     BUDGET = "budget"
     TEMPLATE = "template"
     PINS = "pin changed"
-    FOLD = "fold"
+    COMPACTION = "compaction"
     RETRIEVED = "retrieved text"
     RESULT = "result came"
     """A call that was open has its result where a stand-in was."""
@@ -194,7 +194,7 @@ class Reuse(Checked):
     common_tokens: int
     """Tokens that both begin with, so that their KV can be reused if it is still cached."""
 
-    broken_by: Break | None
+    broken_by: PrefixBreak | None
     """Why the common prefix ends before the previous prompt did; None if it did not."""
 
     detail: str = ""

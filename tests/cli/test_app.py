@@ -124,9 +124,11 @@ def test_db_downgrade_to_a_newer_revision_is_one_line(url):
     assert "Traceback" not in done.stderr
 
 
-def test_a_database_of_a_newer_revision_is_refused(written, tmp_path):
+def test_a_database_of_a_newer_revision_that_needs_newer_code_is_refused(written, tmp_path):
     with sqlite3.connect(tmp_path / "agent.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("DELETE FROM compatibility")
+        connection.execute("INSERT INTO compatibility VALUES ('9999')")
     connection.close()
 
     done = agentmem("sessions", "--database", written)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentmem.config import Budget
 from agentmem.errors import ContextOverflowError
 from agentmem.testing import WordCounter
-from agentmem.types import Rule, Span, Tier, common_prefix
+from agentmem.types import Span, Tier, TruncationReason, common_prefix
 from tests.builders import call, pin, result, say, words
 from tests.context.replay import Replay
 
@@ -51,7 +51,11 @@ def test_what_does_not_fit_is_named_with_its_tokens_and_the_room():
     )
     (record,) = prompt.truncations
     assert (record.first, record.last, record.num_tokens, record.room) == (1, 1, 10, 9)
-    assert (record.rule, record.tier, record.destination) == (Rule.WINDOW, Tier.RECENT, "store")
+    assert (record.reason, record.tier, record.destination) == (
+        TruncationReason.WINDOW,
+        Tier.RECENT,
+        "store",
+    )
 
 
 def test_what_an_earlier_prompt_named_is_not_named_again():

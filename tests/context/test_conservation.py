@@ -3,10 +3,10 @@ from agentmem.types import (
     AssemblyId,
     AssemblyInfo,
     BranchId,
-    Form,
-    Rule,
+    DisplayForm,
     Span,
     Tier,
+    TruncationReason,
     TruncationRecord,
 )
 from tests.builders import NOON
@@ -34,7 +34,7 @@ def record(first, last, number=1):
         first=first,
         last=last,
         tier=Tier.RECENT,
-        rule=Rule.WINDOW,
+        reason=TruncationReason.WINDOW,
         num_tokens=None,
         room=0,
         destination="store",
@@ -92,7 +92,7 @@ def test_what_a_summary_covers_needs_a_record_and_the_summary():
 
 
 def test_a_clipped_message_needs_a_record():
-    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=Form.CLIPPED, kept=5)
+    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept=5)
 
     assert check_conservation([assembly(clipped, head=1)], [record(1, 1)]) == ()
     assert check_conservation([assembly(clipped, head=1)], []) != ()

@@ -10,7 +10,7 @@ from agentmem.context.pieces import shown_turns
 from agentmem.errors import ContextOverflowError
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
-from agentmem.types import Break, Form, Role, Rule, Span, Tier
+from agentmem.types import DisplayForm, PrefixBreak, Role, Span, Tier, TruncationReason
 from tests.builders import call, pin, result, say, stored, turns, words
 from tests.context.replay import Replay
 
@@ -38,7 +38,7 @@ def test_an_agent_with_one_question_and_200_calls_still_works():
         assert prompt.messages[-1].text == f"r{number}"
 
     assert agent.check() == ()
-    assert {record.rule for record in agent.records} == {Rule.WINDOW}
+    assert {record.reason for record in agent.records} == {TruncationReason.WINDOW}
     assert {record.tier for record in agent.records} == {Tier.CURRENT}
 
 
@@ -96,7 +96,7 @@ def test_a_result_larger_than_the_window_is_clipped_around_a_marker():
     assert "message 3 has all 999 characters" in clipped
     assert prompt.num_tokens <= 40
     (record,) = prompt.truncations
-    assert (record.rule, record.first, record.num_tokens) == (Rule.CLIPPED, 3, 502)
+    assert (record.reason, record.first, record.num_tokens) == (TruncationReason.CLIPPED, 3, 502)
 
 
 def test_as_much_is_kept_as_fits():
@@ -127,11 +127,11 @@ def test_the_window_slides_before_anything_is_clipped():
 
 def test_a_clipped_message_is_clipped_alike_in_the_next_prompt():
     (turn,) = turns(50)
-    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=Form.CLIPPED, kept=7)
+    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept=7)
 
     ((shown,),) = shown_turns([turn], [clipped])
 
-    assert (shown.form, shown.kept) == (Form.CLIPPED, 7)
+    assert (shown.form, shown.kept) == (DisplayForm.CLIPPED, 7)
     assert shown.message.text == "w w \n[... clipped; message 1 has all 95 characters ...]\nw w"
 
 
@@ -165,9 +165,9 @@ def test_discardable_results_give_way_before_turns_do():
 
     assert texts(prompt)[0] == "one"
     assert texts(prompt)[2] == "[left out to save room; message 3 has it]"
-    assert [s.form for s in prompt.layout][:2] == [Form.FULL, Form.STUB]
+    assert [s.form for s in prompt.layout][:2] == [DisplayForm.FULL, DisplayForm.STUB]
     (record,) = prompt.truncations
-    assert (record.rule, record.first, record.tier) == (Rule.STUBBED, 3, Tier.RECENT)
+    assert (record.reason, record.first, record.tier) == (TruncationReason.STUBBED, 3, Tier.RECENT)
     agent.say(say("user", "four"))
     assert agent.assemble().messages[2] == prompt.messages[2]
     assert agent.check() == ()
@@ -221,7 +221,7 @@ def test_what_is_not_recalled_again_is_on_record():
     prompt = agent.assemble()
 
     (record,) = prompt.truncations
-    assert (record.rule, record.first, record.last) == (Rule.NOT_RETRIEVED, 1, 1)
+    assert (record.reason, record.first, record.last) == (TruncationReason.NOT_RETRIEVED, 1, 1)
     assert record.tier is Tier.RETRIEVED
     assert agent.check() == ()
 
@@ -245,7 +245,7 @@ def test_recalled_text_at_the_tail_breaks_the_prefix_with_each_turn():
     prompts = recalling(30, keep=False)
 
     reasons = [prompt.reuse.broken_by for prompt in prompts[20:]]
-    assert set(reasons) <= {Break.RETRIEVED, Break.FOLD}
+    assert set(reasons) <= {PrefixBreak.RETRIEVED, PrefixBreak.COMPACTION}
 
 
 def test_recalled_text_that_is_kept_in_its_place_breaks_no_prefix():
@@ -255,7 +255,7 @@ def test_recalled_text_that_is_kept_in_its_place_breaks_no_prefix():
         if other.reuse.broken_by is None:
             assert other.reuse.common_tokens >= one.num_tokens - 1
             assert other.token_ids[: one.num_tokens - 1] == one.token_ids[:-1]
-    assert {prompt.reuse.broken_by for prompt in prompts[1:]} == {None, Break.FOLD}
+    assert {prompt.reuse.broken_by for prompt in prompts[1:]} == {None, PrefixBreak.COMPACTION}
     assert sum(prompt.reuse.broken_by is None for prompt in prompts) > 15
     assert prompts[-1].tokens_by_tier[Tier.RETRIEVED] > 0
 

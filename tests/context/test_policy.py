@@ -2,7 +2,7 @@
 
 from agentmem.config import Budget
 from agentmem.context import ModelSummarizer, PinTask, Policy, diff
-from agentmem.context.folding import Folder
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.errors import AdmissionError
 from agentmem.protocols import Passage
 from agentmem.testing import ScriptedModel
@@ -99,7 +99,7 @@ class Raising:
 def test_a_summarizer_that_raises_takes_no_reply_down():
     messages = stored(say("user", "We pay 92 EUR. " + words(60)))
 
-    (made,) = Folder(Raising(), count, 90).fold(BranchId(1), (), messages)
+    (made,) = SummaryCompactor(Raising(), count, 90).compact(BranchId(1), (), messages)
 
     assert "92 EUR" in made.text
     assert made.author == "extractive, since mine raised RuntimeError"
@@ -123,7 +123,7 @@ def test_a_prompt_explains_itself():
     assert "not shown" in text
     assert "recent tier" in text
     assert "left the window: the recent tier had room for" in text
-    assert "then broken by: fold" in text
+    assert "then broken by: compaction" in text
 
 
 def test_a_diff_names_what_entered_and_what_left():

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.types import Break
+from agentmem.types import PrefixBreak
 from tests.builders import pin, say
 from tests.context.replay import Replay
 
@@ -16,7 +16,7 @@ def test_the_first_prompt_has_nothing_in_common_with_another():
 
     reuse = talk.assemble().reuse
 
-    assert (reuse.common_tokens, reuse.broken_by) == (0, Break.FIRST)
+    assert (reuse.common_tokens, reuse.broken_by) == (0, PrefixBreak.FIRST)
 
 
 def test_a_prompt_that_goes_on_breaks_nothing():
@@ -39,5 +39,5 @@ def test_a_changed_pin_is_named():
 
     reuse = talk.assemble().reuse
 
-    assert (reuse.common_tokens, reuse.broken_by) == (0, Break.PINS)
+    assert (reuse.common_tokens, reuse.broken_by) == (0, PrefixBreak.PINS)
     assert reuse.detail == "session/clock"

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from agentmem.context.layout import join
 from agentmem.context.spans import split_at, subtract
-from agentmem.types import Form, Span, Tier
+from agentmem.types import DisplayForm, Span, Tier
 
 
 def span(first, last, tier=None, **fields):
@@ -25,7 +25,7 @@ def test_neighbours_of_one_tier_are_one_span():
 
 
 def test_clipped_neighbours_stay_apart():
-    clipped = [span(p, p, Tier.RECENT, form=Form.CLIPPED, kept=9) for p in (1, 2)]
+    clipped = [span(p, p, Tier.RECENT, form=DisplayForm.CLIPPED, kept=9) for p in (1, 2)]
 
     assert join(clipped) == clipped
 

@@ -7,7 +7,7 @@ import pytest
 from agentmem import Budget, Memory, ToolCall
 from agentmem.context import Policy
 from agentmem.testing import WordCounter
-from agentmem.types import Break, common_prefix
+from agentmem.types import PrefixBreak, common_prefix
 from tests.faults.legal import faults
 
 
@@ -62,7 +62,7 @@ def test_what_two_prompts_share_is_told_exactly_while_results_come_in(session, o
         real = common_prefix(before.token_ids, prompt.token_ids)
         assert faults(prompt.messages, to_answer=True) == []
         assert prompt.reuse.common_tokens == real
-        assert prompt.reuse.broken_by is Break.RESULT
+        assert prompt.reuse.broken_by is PrefixBreak.RESULT
         before = prompt
     session.append("assistant", "done")
     assert session.assemble().reuse.broken_by is None

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.context import ExtractiveSummarizer
-from agentmem.context.folding import Folder, checked_summary
+from agentmem.context.compaction import SummaryCompactor, checked_summary
 from agentmem.context.summary_lines import (
     is_quotation,
     line_of,
@@ -17,7 +17,7 @@ from agentmem.types import BranchId, Summary
 from tests.builders import result, say, stored, words
 
 DAY = "2026-01-01"
-KEEP = "Please do not delete the backup-7 folder, ever."
+KEEP = "Please do not delete the backup-7 compactor, ever."
 SAID = {
     "user": f"{KEEP} It has 500 EUR of work in it. Dr. Weiss said: keep it! Thanks.",
     "assistant": "The sub-balance is 100 EUR, not 2100 EUR.\nI will tell you more. "
@@ -33,9 +33,9 @@ def passages():
 @pytest.mark.parametrize(
     "line",
     [
-        "user: delete the backup-7 folder",
-        "user: Please do not delete the backup-7 folder",
-        "user: not delete the backup-7 folder, ever.",
+        "user: delete the backup-7 compactor",
+        "user: Please do not delete the backup-7 compactor",
+        "user: not delete the backup-7 compactor, ever.",
         "user: e",
         "user: ",
         "user: .",
@@ -59,15 +59,15 @@ def passages():
 @pytest.mark.parametrize("day", [f", {DAY}", ""])
 def test_a_piece_of_what_was_said_is_the_prose_of_its_writer(line, day):
     position = 1 if line.startswith("user") else 2
-    text = f"They spoke of a folder.\n[{position}{day}] {line}\nNothing was decided."
+    text = f"They spoke of a compactor.\n[{position}{day}] {line}\nNothing was decided."
 
     written, reason = checked_summary(text, passages())
 
     assert reason is None
     assert f"({position}{day}) {line}" in written.split("\n")
-    summaries = Folder(_Writes(text), _count, 300).fold(BranchId(1), (), _messages())
+    summaries = SummaryCompactor(_Writes(text), _count, 300).compact(BranchId(1), (), _messages())
     (shown,) = shown_lines(summaries[0])
-    assert shown.startswith("[1-3] summary (writer-7b): They spoke of a folder.")
+    assert shown.startswith("[1-3] summary (writer-7b): They spoke of a compactor.")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_whole_sentences_in_order_are_quotations(line, day):
     quoted = f"[{position}{day}] {line}"
 
     assert is_quotation(quoted, passages())
-    written, _ = checked_summary(f"They spoke of a folder.\n{quoted}\nAnd so on.", passages())
+    written, _ = checked_summary(f"They spoke of a compactor.\n{quoted}\nAnd so on.", passages())
     assert quoted in written.split("\n")
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from agentmem import Budget, Memory, ReasoningPart, TextPart, ToolCall
-from agentmem.types import Form
+from agentmem.types import DisplayForm
 from tests.inference.thinking import FAMILIES, thinking_counter
 
 BUDGET = Budget(context=900, reply=100)
@@ -36,7 +36,9 @@ def test_a_thought_larger_than_the_window_is_left_out_and_on_record(family):
     assert "why1" not in prompt.text
     assert "result 1" in prompt.text
     assert "clipped" not in prompt.text
-    assert [span.form for span in prompt.layout if span.first <= 2 <= span.last] == [Form.CLIPPED]
+    assert [span.form for span in prompt.layout if span.first <= 2 <= span.last] == [
+        DisplayForm.CLIPPED
+    ]
     assert not session.check()
     assert session.assemble(budget=BUDGET).prompt_hash == prompt.prompt_hash
 

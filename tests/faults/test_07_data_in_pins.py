@@ -7,7 +7,7 @@ import pytest
 
 from agentmem import ImagePart, Memory, Policy, TextPart, ToolCall
 from agentmem.context import ExtractiveSummarizer, PinTask
-from agentmem.context.folding import Folder
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.context.summary_lines import passages_of_messages
 from agentmem.testing import WordCounter
 from agentmem.types import BranchId
@@ -74,8 +74,8 @@ def test_a_summary_quotes_a_call_without_bytes():
     short = f"data:image/png;base64,{PNG[:330]}"
     call = ToolCall(id="c", name="snap", arguments=json.dumps({"img": short}))
     said = say("assistant", "I must take it now.", tool_calls=(call,))
-    folder = Folder(ExtractiveSummarizer(), lambda text: len(text.split()), 300)
+    compactor = SummaryCompactor(ExtractiveSummarizer(), lambda text: len(text.split()), 300)
 
-    (made,) = folder.fold(BranchId(1), (), stored(said, say("user", words(60))))
+    (made,) = compactor.compact(BranchId(1), (), stored(said, say("user", words(60))))
 
     assert '(calls snap {"img": "[image/png, 247 bytes]"}) I must take it now.' in made.text

@@ -7,7 +7,7 @@ import pytest
 from agentmem import Budget, Memory
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.testing import WordCounter
-from agentmem.types import Break
+from agentmem.types import PrefixBreak
 from tests.inference.kinds import KINDS, kind_counter, kind_tokenizer
 from tests.inference.tiny import CHATML
 
@@ -86,7 +86,7 @@ def test_a_prompt_says_whether_the_text_is_shown(name):
     assert "own system text is shown" in first.explain()
     assert OWN not in second.text
     assert "not shown, since pins take its place" in second.explain()
-    assert second.reuse.broken_by is Break.PINS
+    assert second.reuse.broken_by is PrefixBreak.PINS
     assert "pins take the place of the template's own system text" in second.reuse.detail
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentmem.config import Budget
 from agentmem.testing import WordCounter
-from agentmem.types import Break, Role, Tier, common_prefix
+from agentmem.types import PrefixBreak, Role, Tier, common_prefix
 from tests.builders import call, pin, result, say, words
 from tests.context.replay import Replay
 
@@ -83,7 +83,7 @@ def test_the_prefix_holds_up_to_the_summaries_under_every_template(name, pins):
     for one, other in pairwise(prompts):
         real = common_prefix(one.token_ids, other.token_ids)
         assert other.reuse.common_tokens <= real
-        if other.reuse.broken_by is Break.FOLD and name == "smollm2":
+        if other.reuse.broken_by is PrefixBreak.COMPACTION and name == "smollm2":
             assert other.reuse.common_tokens >= counter.count(say("user", words(1)))
         assert other.num_tokens == sum(other.tokens_by_tier.values())
         assert min(other.tokens_by_tier.values()) >= 0

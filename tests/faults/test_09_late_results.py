@@ -5,7 +5,7 @@ import pytest
 from agentmem import Budget, InvalidInputError, Memory, Policy, ToolCall
 from agentmem.errors import TranscriptError
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Form, Origin, Rule, common_prefix
+from agentmem.types import DisplayForm, Origin, TruncationReason, common_prefix
 from tests.faults.legal import faults
 
 
@@ -53,8 +53,8 @@ def test_a_result_that_no_prompt_has_missed_stands_with_its_call(session):
         ("user", "quick please"),
     ]
     (record,) = prompt.truncations
-    assert (record.first, record.rule) == (3, Rule.REPLACED)
-    assert next(span.form for span in prompt.layout if span.first == 3) is Form.REPLACED
+    assert (record.first, record.reason) == (3, TruncationReason.REPLACED)
+    assert next(span.form for span in prompt.layout if span.first == 3) is DisplayForm.REPLACED
     assert session.check() == ()
     assert [one.position for one in session.messages()] == [1, 2, 3, 4, 5]
 

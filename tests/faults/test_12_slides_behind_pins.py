@@ -12,7 +12,7 @@ from agentmem.context import DiscardOldResults
 from agentmem.context.window import keep_from
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
-from agentmem.types import Break, Form, Tier
+from agentmem.types import DisplayForm, PrefixBreak, Tier
 from tests.builders import call, pin, result, say, words
 from tests.context.replay import Replay
 
@@ -47,7 +47,7 @@ def opened(num_pinned, *, policy=None, prompt=950, **shares):
 
 
 def slides(prompts):
-    return sum(prompt.reuse.broken_by is Break.FOLD for prompt in prompts)
+    return sum(prompt.reuse.broken_by is PrefixBreak.COMPACTION for prompt in prompts)
 
 
 def talk(agent, sizes, *, recall=None):
@@ -147,7 +147,7 @@ def test_a_question_over_the_window_is_clipped_again_once_in_a_while():
         prompts.append(agent.assemble())
 
     assert prompts[0].num_tokens == 400
-    kept = [next(s.kept for s in p.layout if s.form is Form.CLIPPED) for p in prompts]
+    kept = [next(s.kept for s in p.layout if s.form is DisplayForm.CLIPPED) for p in prompts]
     assert len(set(kept)) <= 3
     assert slides(prompts) <= 1 + 40 * 12 / 90
     results = [m.text for m in prompts[1].messages if m.role == "tool"]
@@ -177,7 +177,7 @@ def test_stubs_alone_are_enough_behind_large_pins_if_they_leave_a_margin():
 
     prompt = agent.assemble()
 
-    assert [s.form for s in prompt.layout][:2] == [Form.FULL, Form.STUB]
+    assert [s.form for s in prompt.layout][:2] == [DisplayForm.FULL, DisplayForm.STUB]
     assert prompt.layout[0].tier is Tier.RECENT
 
 
@@ -242,7 +242,7 @@ def test_tool_calls_behind_large_pins_slide_no_more_often(tmp_path):
             one = ToolCall(id=f"c{number}", name="look")
             session.append("assistant", tool_calls=[one])
             session.append("tool", words(6, f"r{number}"), tool_call_id=one.id)
-            breaks += session.assemble().reuse.broken_by is Break.FOLD
+            breaks += session.assemble().reuse.broken_by is PrefixBreak.COMPACTION
         assert session.check() == ()
 
     assert breaks <= 1 + 60 * 24 / 55

@@ -18,8 +18,8 @@ HOW = {"sampling": ConfigError, "budget": ConfigError}
 METHODS = {
     "reply": HOW, "stream": HOW, "regenerate": HOW, "areply": HOW, "astream": HOW,
     "aregenerate": HOW, "assemble": {"budget": ConfigError}, "aassemble": {"budget": ConfigError},
-    "fold": {"budget": ConfigError}, "afold": {"budget": ConfigError},
-    "fold_state": {"budget": ConfigError}, "restore": {"record": InvalidInputError},
+    "compact": {"budget": ConfigError}, "acompact": {"budget": ConfigError},
+    "compaction_state": {"budget": ConfigError}, "restore": {"record": InvalidInputError},
 }  # fmt: skip
 CASES = [
     pytest.param(method, name, error, id=f"{method}({name}=)")
@@ -110,7 +110,7 @@ def test_a_model_whose_counter_counts_nothing_is_refused():
     Memory.open("sqlite://", model=model, counter=WordCounter()).close()
 
 
-@pytest.mark.parametrize("method", ["wait_for_index", "wait_for_folds", "close", "aclose"])
+@pytest.mark.parametrize("method", ["wait_for_index", "wait_for_compactions", "close", "aclose"])
 def test_a_time_that_is_none_is_refused(memory, method):
     for wrong in (True, "x", "", b"x", [], {}, object(), int, float("nan")):
         with pytest.raises(InvalidInputError, match="timeout_s must be a number of seconds"):
@@ -120,7 +120,7 @@ def test_a_time_that_is_none_is_refused(memory, method):
 def test_any_number_of_seconds_can_be_waited(memory):
     for timeout_s in (-1, 0, 2**70, float("inf")):
         assert memory.wait_for_index(timeout_s)
-        assert memory.wait_for_folds(timeout_s)
+        assert memory.wait_for_compactions(timeout_s)
 
 
 @pytest.mark.parametrize("method", ["export", "load", "aexport", "aload"])

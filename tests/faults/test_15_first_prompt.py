@@ -8,7 +8,7 @@ from agentmem import Budget, Memory, Policy
 from agentmem.context import ExtractiveSummarizer
 from agentmem.retrieval import HybridRetriever
 from agentmem.testing import WordCounter
-from agentmem.types import Break, Tier
+from agentmem.types import PrefixBreak, Tier
 
 VOCABULARY = ("hotel", "lisbon", "train", "porto", "beach", "price", "date", "room", "wine")
 
@@ -130,7 +130,7 @@ def test_what_follows_slides_to_low_water_and_then_no_more_often(tmp_path):
             session.append("user", "And now?")
             prompts.append(session.assemble())
 
-    slides = [p for p in prompts if p.reuse.broken_by is Break.FOLD]
+    slides = [p for p in prompts if p.reuse.broken_by is PrefixBreak.COMPACTION]
     assert 0 < len(slides) <= 1 + 60 * 22 / 212
     assert all(prompt.num_tokens < 800 for prompt in slides)
 

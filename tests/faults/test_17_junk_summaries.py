@@ -4,7 +4,7 @@ import pytest
 
 from agentmem.config import Budget
 from agentmem.context import ExtractiveSummarizer, ModelSummarizer, Policy
-from agentmem.context.folding import Folder
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.context.summary_checks import INSTRUCTIONS, read_summary
 from agentmem.context.summary_lines import is_quotation, passages_of_summary
 from agentmem.memory import Memory
@@ -162,12 +162,12 @@ def test_junk_is_no_summary_and_the_author_says_why(text):
     cleaned, reason = read_summary(text)
     assert reason is not None, cleaned
 
-    (own,) = Folder(Writes(text), count, 120).fold(BranchId(1), (), SAID)
+    (own,) = SummaryCompactor(Writes(text), count, 120).compact(BranchId(1), (), SAID)
     assert "We pay 92 EUR for it." in own.text
     assert own.author == f"extractive, since mine was rejected: {reason}"
 
     writer = ModelSummarizer(ScriptedModel([text] * 2))
-    (by_model,) = Folder(writer, count, 120).fold(BranchId(1), (), SAID)
+    (by_model,) = SummaryCompactor(writer, count, 120).compact(BranchId(1), (), SAID)
     assert "We pay 92 EUR for it." in by_model.text
     assert by_model.author == f"extractive, since scripted failed: {reason}"
 
@@ -205,7 +205,7 @@ def test_what_says_something_is_taken_without_its_frame(text, kept):
     kept = kept or text
 
     assert read_summary(text) == (kept, None)
-    (own,) = Folder(Writes(text), count, 120).fold(BranchId(1), (), SAID)
+    (own,) = SummaryCompactor(Writes(text), count, 120).compact(BranchId(1), (), SAID)
     assert (own.text, own.author) == (kept, "mine")
     made = ModelSummarizer(ScriptedModel([text])).summarize(
         [Passage(position=1, role=Role.USER, text="Boxes.")], max_tokens=30, count=count
@@ -214,7 +214,7 @@ def test_what_says_something_is_taken_without_its_frame(text, kept):
 
 
 def test_a_summarizer_may_still_say_that_nothing_can_be_said():
-    assert Folder(Writes(" \n"), count, 120).fold(BranchId(1), (), SAID) == ()
+    assert SummaryCompactor(Writes(" \n"), count, 120).compact(BranchId(1), (), SAID) == ()
 
 
 @pytest.mark.parametrize("ahead", [None, 0.8])
@@ -222,14 +222,14 @@ def test_a_summarizer_may_still_say_that_nothing_can_be_said():
 def test_no_session_ever_shows_junk_for_a_conversation(text, ahead):
     model = ScriptedModel([text] * 99)
     budget = Budget(context=500, reply=20, retrieved=0, summary=200)
-    policy = Policy(summarizer=ModelSummarizer(model), fold_ahead=ahead)
+    policy = Policy(summarizer=ModelSummarizer(model), compact_ahead=ahead)
     with Memory.open("sqlite://", model=model, budget=budget, policy=policy) as memory:
         session = memory.session("s")
         for number in range(14):
             session.append("user", f"u{number} " * 20 + "end.")
             session.append("assistant", f"a{number} " * 20 + "end.")
             prompt = session.assemble()
-            memory.wait_for_folds(10)
+            memory.wait_for_compactions(10)
         made = session.summaries()
 
     assert prompt.summaries
@@ -240,15 +240,15 @@ def test_no_session_ever_shows_junk_for_a_conversation(text, ahead):
 
 def test_folding_ahead_says_why_a_summary_was_rejected():
     budget = Budget(context=400, reply=20, retrieved=0, summary=150)
-    policy = Policy(summarizer=Writes('{"type": "text"}'), fold_ahead=0.75)
+    policy = Policy(summarizer=Writes('{"type": "text"}'), compact_ahead=0.75)
     with Memory.open("sqlite://", counter=WordCounter(), budget=budget, policy=policy) as memory:
         session = memory.session("s")
         for number in range(8):
             session.append("user", words(20, f"u{number}"))
             session.append("assistant", words(20, f"a{number}"))
             session.assemble()
-            memory.wait_for_folds(10)
-        state = session.fold_state()
+            memory.wait_for_compactions(10)
+        state = session.compaction_state()
 
     assert "it wrote JSON and no prose" in repr(state)
 
@@ -261,7 +261,7 @@ def test_thoughts_in_stored_answers_are_in_no_summary():
         say("user", "I say <think>quoted 5 EUR</think> it."),
     )
 
-    (made,) = Folder(ExtractiveSummarizer(), count, 200).fold(BranchId(1), (), said)
+    (made,) = SummaryCompactor(ExtractiveSummarizer(), count, 200).compact(BranchId(1), (), said)
 
     assert "rule 17" not in made.text
     assert "[2, 2026-01-01] assistant: We pay 92 EUR." in made.text
@@ -276,7 +276,7 @@ def test_what_the_extractive_summary_quotes_is_never_taken_for_junk(text):
     made = ExtractiveSummarizer().summarize(passages, max_tokens=90, count=count)
 
     assert is_quotation(made, passages)
-    (summary,) = Folder(ExtractiveSummarizer(), count, 300).fold(
+    (summary,) = SummaryCompactor(ExtractiveSummarizer(), count, 300).compact(
         BranchId(1), (), stored(say("user", f"{text}\nIt is 5 EUR.\n\n" + words(90, "chat")))
     )
     assert summary.author == "extractive"

@@ -11,7 +11,7 @@ from agentmem import Budget, Memory, Policy, ToolCall
 from agentmem.context.clip_calls import clip_arguments, share_out
 from agentmem.errors import ContextOverflowError
 from agentmem.testing import WordCounter
-from agentmem.types import Form, Role, Rule, common_prefix
+from agentmem.types import DisplayForm, Role, TruncationReason, common_prefix
 from tests.builders import result, say, words
 from tests.context.replay import Replay
 
@@ -74,7 +74,7 @@ def test_a_long_text_in_arguments_is_clipped_in_its_middle_and_named():
     assert prompt.messages[-1].text == "written"
     assert prompt.num_tokens >= 190
     (record,) = prompt.truncations
-    assert (record.rule, record.first, record.last) == (Rule.CLIPPED, 2, 2)
+    assert (record.reason, record.first, record.last) == (TruncationReason.CLIPPED, 2, 2)
     assert record.destination == "store"
     assert agent.messages[1].message.tool_calls[0].arguments == written
 
@@ -214,7 +214,7 @@ def test_what_is_clipped_is_shown_alike_in_the_next_prompts_and_after_reopening(
 
     assert one.token_ids == again.token_ids == reopened.token_ids
     assert stored == written
-    if any(span.form is Form.CLIPPED for span in after.layout):
+    if any(span.form is DisplayForm.CLIPPED for span in after.layout):
         assert common_prefix(one.token_ids, after.token_ids) >= one.num_tokens - 1
 
 

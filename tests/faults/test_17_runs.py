@@ -7,7 +7,7 @@ import pytest
 
 from agentmem.config import Budget
 from agentmem.context import Policy
-from agentmem.context.folding import Folder
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.memory import Memory
 from agentmem.testing import WordCounter
 from agentmem.types import BranchId, Summary, Tier, ToolCall
@@ -229,9 +229,9 @@ def test_a_full_tier_folds_what_stands_side_by_side_before_it_drops_anything(ran
         def summarize(self, passages, *, max_tokens, count):  # noqa: ARG002 - the contract
             return "in short, all of it"
 
-    folder = Folder(Short(), count, 93)
+    compactor = SummaryCompactor(Short(), count, 93)
 
-    made = folder.fold(
+    made = compactor.compact(
         BranchId(1), summaries_of(*ranges), stored(*[say("user", words(40, "n"))] * 2, start=7)
     )
 

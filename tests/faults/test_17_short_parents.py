@@ -4,9 +4,9 @@ import pytest
 
 from agentmem import Budget, Memory, Policy
 from agentmem.context import ExtractiveSummarizer, ModelSummarizer
-from agentmem.context.folding import Folder
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import BranchId, Role, Rule, Tier
+from agentmem.types import BranchId, Role, Tier, TruncationReason
 from tests.builders import say, stored, words
 
 FIRST = "My name is Bob and I owe 500 EUR to the bank in Graz."
@@ -50,7 +50,7 @@ def test_what_is_shorter_than_any_summary_is_quoted_whole(context, summarizer, n
     ]
     assert prompt.layout[0].tier is Tier.SUMMARY
     assert prompt.tokens_by_tier[Tier.SUMMARY] <= Budget(context=context, reply=20).prompt * 0.2
-    assert prompt.truncations[0].rule is Rule.NOT_INHERITED
+    assert prompt.truncations[0].reason is TruncationReason.NOT_INHERITED
 
 
 def test_quotations_that_fit_whole_are_not_cut_to_half():
@@ -92,13 +92,13 @@ def test_a_model_still_sums_up_what_is_long_enough():
 
 @pytest.mark.parametrize("room", [48, 90, 600])
 def test_what_came_after_a_summary_is_quoted_beside_it(room):
-    folder = Folder(ExtractiveSummarizer(), lambda text: len(text.split()), room)
+    compactor = SummaryCompactor(ExtractiveSummarizer(), lambda text: len(text.split()), room)
     long = stored(*(say("user", f"Fact {i} is {words(30, f'w{i}-')}.") for i in range(1, 9)))
-    summaries = folder.fold(BranchId(1), (), long)
+    summaries = compactor.compact(BranchId(1), (), long)
     new = stored(say("user", "I owe 500 EUR."), say("assistant", "Noted."), start=9)
 
-    assert folder.fold(BranchId(1), summaries, new) == summaries
-    more = folder.fold(BranchId(1), summaries, new, may_quote=True)
+    assert compactor.compact(BranchId(1), summaries, new) == summaries
+    more = compactor.compact(BranchId(1), summaries, new, may_quote=True)
 
     assert more[-1].text.startswith("[9")
     assert "user: I owe 500 EUR." in more[-1].text

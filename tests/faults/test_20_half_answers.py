@@ -8,7 +8,7 @@ from agentmem import Memory, ReasoningPart
 from agentmem.errors import InvalidInputError
 from agentmem.protocols import Chunk
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Origin, Rule, common_prefix
+from agentmem.types import Origin, TruncationReason, common_prefix
 from tests.faults.legal import faults
 
 
@@ -51,8 +51,8 @@ def test_a_retry_does_not_see_the_half_answer_that_is_in_the_store(num_failures)
         assert shown(reply.prompt) == ["question"]
         halves = [one for one in session.messages() if one.origin is Origin.PARTIAL]
         assert [one.message.text for one in halves] == ["half an ans"] * num_failures
-        rules = {(one.first, one.rule) for one in session.truncations()}
-        assert rules == {(one.position, Rule.REPLACED) for one in halves}
+        rules = {(one.first, one.reason) for one in session.truncations()}
+        assert rules == {(one.position, TruncationReason.REPLACED) for one in halves}
         after = session.reply("next").prompt
         assert shown(after) == ["question", "a whole answer", "next"]
         assert common_prefix(reply.prompt.token_ids, after.token_ids) == reply.prompt.num_tokens

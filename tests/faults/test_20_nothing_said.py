@@ -38,7 +38,7 @@ def session(memory):
 
 
 @pytest.mark.parametrize("start", ["empty", "pinned", "subtask", "wordless"])
-@pytest.mark.parametrize("ask", ["assemble", "fold", "reply"])
+@pytest.mark.parametrize("ask", ["assemble", "compact", "reply"])
 def test_a_prompt_of_nothing_is_an_error_that_says_so(session, start, ask):
     branch = session
     if start != "empty":

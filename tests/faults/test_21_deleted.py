@@ -4,7 +4,7 @@ import pytest
 
 from agentmem import Budget, Memory, ToolCall
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Rule
+from agentmem.types import TruncationReason
 
 SMALL = Budget(context=160, reply=20)
 
@@ -74,7 +74,11 @@ def test_a_record_says_that_something_is_deleted(session):
     session.assemble(hits=())
     session.assemble(hits=())
 
-    found = [(one.first, one.last) for one in session.truncations() if one.rule is Rule.DELETED]
+    found = [
+        (one.first, one.last)
+        for one in session.truncations()
+        if one.reason is TruncationReason.DELETED
+    ]
 
     assert found in ([(1, 2)], [(1, 1), (2, 2)])
 

@@ -11,7 +11,7 @@ from agentmem.cli import main
 from agentmem.retrieval import HybridRetriever
 from agentmem.store import downgrade, upgrade
 from agentmem.testing import WordCounter
-from agentmem.types import Rule
+from agentmem.types import TruncationReason
 
 AGE = timedelta(days=30)
 LARGE = Budget(context=500, reply=40)
@@ -60,7 +60,7 @@ def test_a_log_that_was_purged_balances_and_the_next_prompts_are_the_same(tmp_pa
                 assert memory.purge_log(AGE) == would > 0
                 assert len(session.assemblies()) == len(before) - would
                 assert session.check() == ()
-                assert any(one.rule is Rule.PURGED for one in session.truncations())
+                assert any(one.reason is TruncationReason.PURGED for one in session.truncations())
                 assert memory.purge_log(AGE) == 0
             talk(session, 8, seed=2)
             assert session.check() == ()
@@ -122,7 +122,7 @@ def test_the_version_before_can_read_a_log_that_was_purged(tmp_path):
     connection = sqlite3.connect(path)
     rules = {rule for (rule,) in connection.execute("SELECT rule FROM truncation")}
     connection.close()
-    assert Rule.PURGED not in rules
+    assert TruncationReason.PURGED not in rules
     upgrade(url)
     with opened(url) as memory:
         assert memory.session("s").check() == ()

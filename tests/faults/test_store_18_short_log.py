@@ -12,7 +12,7 @@ from agentmem import Budget, Memory, Policy
 from agentmem.retrieval import HybridRetriever
 from agentmem.store.compact_log import decode_layout, decode_ranges, encode_layout, encode_ranges
 from agentmem.testing import HashingEmbedder, WordCounter
-from agentmem.types import Form, Rule, Span, Tier
+from agentmem.types import DisplayForm, Span, Tier, TruncationReason
 
 WORDS = [f"w{number}" for number in range(120)]
 LIMIT = 800
@@ -87,7 +87,7 @@ def test_runs_that_one_prompt_left_out_for_one_reason_are_one_row(tmp_path):
     policy = Policy(summarizer=None)
     budget = Budget(context=1024, reply=128)
     _, infos, records = play(f"sqlite:///{path}", budget=budget, policy=policy)
-    again = [record for record in records if record.rule is Rule.NOT_RETRIEVED]
+    again = [record for record in records if record.reason is TruncationReason.NOT_RETRIEVED]
     assert len(again) > len(infos)
     connection = sqlite3.connect(path)
     (num,) = connection.execute("SELECT count(*) FROM truncation").fetchone()
@@ -126,7 +126,7 @@ def layouts(draw):
                 first=end + 1,
                 last=end + length,
                 tier=tier,
-                form=draw(st.sampled_from(Form)),
+                form=draw(st.sampled_from(DisplayForm)),
                 kept=draw(st.none() | st.integers(0, 99)),
                 source=draw(st.none() | st.sampled_from(["a", "b c", "s0", ""])),
                 times=draw(st.integers(1, 3)),

@@ -169,7 +169,7 @@ def test_what_fails_in_the_background_is_shown_and_no_reason_to_stop(tmp_path):
         memory.session("trip").append("user", "Hello.")
         memory.wait_for_index(5)
         memory._background.ask("key", fail)
-        memory.wait_for_folds(5)
+        memory.wait_for_compactions(5)
         found = memory.health()
 
     assert found.is_ok

@@ -14,7 +14,7 @@ from agentmem.errors import (
 )
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Rule
+from agentmem.types import TruncationReason
 from tests.builders import words
 
 
@@ -59,8 +59,8 @@ def test_a_deleted_message_leaves_its_place_and_the_log_balances(url):
         assert "Room 0" not in session.messages()[0].message.text
         assert "Room 0 costs" not in prompt.text
         assert session.check() == ()
-        rules = {record.rule for record in prompt.truncations}
-        assert rules <= {Rule.SUMMARY_DELETED, Rule.WINDOW}
+        rules = {record.reason for record in prompt.truncations}
+        assert rules <= {TruncationReason.SUMMARY_DELETED, TruncationReason.WINDOW}
 
 
 def test_a_purge_says_first_what_it_would_delete(memory, session):

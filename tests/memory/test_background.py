@@ -9,7 +9,7 @@ from agentmem.config import Budget
 from agentmem.context import ModelSummarizer, Policy
 from agentmem.errors import ConfigError
 from agentmem.memory import Memory
-from agentmem.memory.background import MAX_FAILURES, Background, FoldState, FoldStatus
+from agentmem.memory.background import MAX_FAILURES, Background, CompactionState, CompactionStatus
 from agentmem.testing import ScriptedModel, WordCounter
 from tests.builders import words
 
@@ -49,7 +49,7 @@ def gated():
 
 @pytest.fixture
 def memory(url, gated):
-    policy = Policy(summarizer=gated, fold_ahead=0.8)
+    policy = Policy(summarizer=gated, compact_ahead=0.8)
     with Memory.open(url, counter=WordCounter(), budget=BUDGET, policy=policy) as opened:
         yield opened
 
@@ -66,12 +66,12 @@ def test_a_window_that_is_nearly_full_is_folded_while_the_talk_goes_on(memory, g
     prompt = fill(session)
     assert prompt.truncations == ()
     assert gated.asked.wait(30)
-    assert session.fold_state().status is FoldStatus.RUNNING
+    assert session.compaction_state().status is CompactionStatus.RUNNING
 
     session.append("user", words(8, "meanwhile"))
     during = session.assemble()
     gated.gate.set()
-    assert memory.wait_for_folds(30)
+    assert memory.wait_for_compactions(30)
     after = session.assemble()
 
     assert during.truncations == ()
@@ -81,7 +81,7 @@ def test_a_window_that_is_nearly_full_is_folded_while_the_talk_goes_on(memory, g
     assert [summary.author for summary in after.summaries] == ["gated"]
     assert "meanwhile" in after.text
     assert after.num_tokens < during.num_tokens
-    assert session.fold_state() == FoldState()
+    assert session.compaction_state() == CompactionState()
     assert session.check() == ()
 
 
@@ -89,8 +89,8 @@ def test_a_window_with_room_is_left_alone(memory, gated):
     session = memory.session("s")
     fill(session, turns=6)
 
-    assert memory.wait_for_folds(0)
-    assert session.fold_state().status is FoldStatus.IDLE
+    assert memory.wait_for_compactions(0)
+    assert session.compaction_state().status is CompactionStatus.IDLE
     assert gated.num_asked == 0
 
 
@@ -100,7 +100,7 @@ def test_nobody_folds_ahead_unless_asked_to(url, gated):
     ) as memory:
         fill(memory.session("s"))
 
-        assert memory.wait_for_folds(0)
+        assert memory.wait_for_compactions(0)
     assert gated.num_asked == 0
 
 
@@ -115,7 +115,7 @@ def test_a_reply_that_needs_the_room_does_not_wait_for_the_background(memory, ga
     foreground.start()
     gated.gate.set()
     foreground.join(30)
-    assert memory.wait_for_folds(30)
+    assert memory.wait_for_compactions(30)
 
     assert session.assemble().summaries
     named = [p for r in session.truncations() for p in range(r.first, r.last + 1)]
@@ -138,20 +138,20 @@ def test_a_fold_that_fails_is_told_and_tried_again_a_few_times(memory, gated, an
     gated.gate.set()
     session = memory.session("s")
     fill(session)
-    assert memory.wait_for_folds(30)
-    state = session.fold_state()
-    assert (state.status, state.failures) == (FoldStatus.FAILED, 1)
+    assert memory.wait_for_compactions(30)
+    state = session.compaction_state()
+    assert (state.status, state.failures) == (CompactionStatus.FAILED, 1)
     assert reason in state.reason
 
     for _ in range(MAX_FAILURES + 2):
         session.assemble()
-        assert memory.wait_for_folds(30)
+        assert memory.wait_for_compactions(30)
 
-    assert session.fold_state().failures == gated.num_asked == MAX_FAILURES
+    assert session.compaction_state().failures == gated.num_asked == MAX_FAILURES
     assert session.truncations() == (), "nothing has left without a summary"
     gated.answer = None
-    assert session.fold().summaries[0].author == "gated"
-    assert session.fold_state() == FoldState()
+    assert session.compact().summaries[0].author == "gated"
+    assert session.compaction_state() == CompactionState()
     assert session.check() == ()
 
 
@@ -162,7 +162,7 @@ def test_a_message_that_is_deleted_during_a_fold_is_in_no_summary(memory, gated,
     assert gated.asked.wait(30)
     session.delete_message(1)
     gated.gate.set()
-    assert memory.wait_for_folds(30)
+    assert memory.wait_for_compactions(30)
 
     prompt = session.assemble()
 
@@ -179,10 +179,10 @@ def test_a_session_that_is_deleted_during_a_fold_leaves_nothing(memory, gated, u
     gated.answer = lambda _passages: "secretly"
     memory.delete("secret-key")
     gated.gate.set()
-    assert memory.wait_for_folds(30)
+    assert memory.wait_for_compactions(30)
 
     again = memory.session("secret-key")
-    assert again.fold_state() == FoldState()
+    assert again.compaction_state() == CompactionState()
     assert again.summaries() == ()
     memory.close()
     assert b"secretly" not in Path(url.removeprefix("sqlite:///")).read_bytes()
@@ -221,18 +221,18 @@ def test_a_subtask_folds_ahead_too(memory, gated):
     gated.gate.set()
     with memory.session("s").subtask("look", inherit="pins") as task:
         fill(task)
-        assert memory.wait_for_folds(30)
+        assert memory.wait_for_compactions(30)
         assert task.assemble().summaries[0].author == "gated"
         assert task.check() == ()
 
 
 def test_a_model_writes_the_summary_while_nobody_waits(url):
     model = ScriptedModel(["the talk in short"] * 4)
-    policy = Policy(summarizer=ModelSummarizer(model), fold_ahead=0.8)
+    policy = Policy(summarizer=ModelSummarizer(model), compact_ahead=0.8)
     with Memory.open(url, model=model, budget=BUDGET, policy=policy) as memory:
         session = memory.session("s")
         fill(session)
-        assert memory.wait_for_folds(30)
+        assert memory.wait_for_compactions(30)
 
         prompt = session.assemble()
 
@@ -243,8 +243,8 @@ def test_a_model_writes_the_summary_while_nobody_waits(url):
 
 @pytest.mark.parametrize("mark", [0, -1, 1.1, True, "0.8"])
 def test_a_mark_that_is_no_share_is_refused(mark):
-    with pytest.raises(ConfigError, match="fold_ahead"):
-        Policy(fold_ahead=mark)
+    with pytest.raises(ConfigError, match="compact_ahead"):
+        Policy(compact_ahead=mark)
 
 
 def test_the_background_does_each_job_once_and_ends():

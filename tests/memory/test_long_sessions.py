@@ -10,7 +10,7 @@ from agentmem.context import PinTask, Policy
 from agentmem.memory import Memory
 from agentmem.protocols import Hit
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Break, Tier
+from agentmem.types import PrefixBreak, Tier
 from tests.builders import words
 
 
@@ -94,8 +94,10 @@ def test_a_long_session_is_summed_up_and_the_summary_outlives_a_restart(url):
 def test_why_a_window_is_new_is_told(session):
     session.append("user", "hello")
 
-    assert session.assemble().reuse.broken_by is Break.FIRST
-    assert session.assemble(budget=Budget(context=90, reply=20)).reuse.broken_by is Break.BUDGET
+    assert session.assemble().reuse.broken_by is PrefixBreak.FIRST
+    assert (
+        session.assemble(budget=Budget(context=90, reply=20)).reuse.broken_by is PrefixBreak.BUDGET
+    )
 
 
 def test_folding_in_a_quiet_moment_leaves_less_for_the_next_reply(session):
@@ -103,10 +105,10 @@ def test_folding_in_a_quiet_moment_leaves_less_for_the_next_reply(session):
         session.reply(words(10, f"n{number}"))
     full = session.assemble()
 
-    folded = session.fold()
+    compacted = session.compact()
 
     assert full.truncations == ()
-    assert folded.num_tokens < full.num_tokens
+    assert compacted.num_tokens < full.num_tokens
     assert session.reply("next").prompt.truncations == ()
     assert session.check() == ()
 

@@ -54,17 +54,17 @@ def talk(url, policy, turns=30):
             assert prompt.num_tokens <= BUDGET.prompt
             assert "never exceed 500 EUR" in prompt.text
         assert session.check() == ()
-        return session.summaries(), memory.wait_for_folds(30)
+        return session.summaries(), memory.wait_for_compactions(30)
 
 
-@pytest.mark.parametrize("fold_ahead", [None, 0.8])
+@pytest.mark.parametrize("compact_ahead", [None, 0.8])
 @pytest.mark.parametrize(
     "answer",
     ["", None, 7, b"bytes", ["list"], words(5000), "a\0b \ud800", ValueError("x"), "<|im_end|>"],
     ids=repr,
 )
-def test_a_summarizer_may_give_anything(url, answer, fold_ahead):
-    summaries, _ = talk(url, Policy(summarizer=Says(answer), fold_ahead=fold_ahead))
+def test_a_summarizer_may_give_anything(url, answer, compact_ahead):
+    summaries, _ = talk(url, Policy(summarizer=Says(answer), compact_ahead=compact_ahead))
 
     # A control token alone says nothing.
     is_good = isinstance(answer, str) and 0 < len(answer) < 100 and answer != "<|im_end|>"

@@ -11,7 +11,7 @@ from agentmem.errors import (
 )
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel
-from agentmem.types import Origin, Role, Rule, ToolCall
+from agentmem.types import Origin, Role, ToolCall, TruncationReason
 from tests.builders import words
 
 
@@ -121,7 +121,7 @@ def test_a_message_over_the_window_is_clipped_with_a_record_that_restores_it(ses
     reply = session.reply(words(200))
 
     (record,) = reply.prompt.truncations
-    assert record.rule is Rule.CLIPPED
+    assert record.reason is TruncationReason.CLIPPED
     assert session.restore(record)[0].message.text == words(200)
     assert session.check() == ()
 

@@ -5,7 +5,7 @@ from agentmem.context.draft import OPENING
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import BranchState, Origin, Role, Rule, Span, Tier, ToolCall
+from agentmem.types import BranchState, Origin, Role, Span, Tier, ToolCall, TruncationReason
 from tests.builders import words
 
 
@@ -109,7 +109,7 @@ def test_with_pins_only_the_rest_is_on_record_as_not_inherited(session):
         "which is cheapest",
     ]
     (record,) = task.truncations()
-    assert (record.first, record.last, record.rule) == (1, 2, Rule.NOT_INHERITED)
+    assert (record.first, record.last, record.reason) == (1, 2, TruncationReason.NOT_INHERITED)
     assert task.check() == ()
 
 
@@ -195,7 +195,7 @@ def test_a_subtask_may_inherit_a_summary_of_what_was_said(memory):
     assert [message.text for message in first.messages[1:]] == ["book it"]
     assert first.layout[0].tier is Tier.SUMMARY
     assert second.summaries == first.summaries
-    assert task.truncations()[0].rule is Rule.NOT_INHERITED
+    assert task.truncations()[0].reason is TruncationReason.NOT_INHERITED
 
 
 def test_a_pin_of_a_subtask_is_its_own_unless_it_says_otherwise(session):
@@ -260,6 +260,6 @@ def test_a_summary_of_a_summary_covers_no_position_twice_and_none_that_was_not_r
                     prompt = c.assemble()
                     assert prompt.summaries
                     assert c.check() == ()
-                    c.fold()
+                    c.compact()
                     assert c.check() == ()
         assert all(audit.problems == () for audit in session.audit())

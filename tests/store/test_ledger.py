@@ -9,15 +9,15 @@ from agentmem.context import check_conservation
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.store import Store
 from agentmem.types import (
-    Form,
+    DisplayForm,
     Inherit,
     Prompt,
     Reuse,
-    Rule,
     Scope,
     Span,
     Summary,
     Tier,
+    TruncationReason,
     TruncationRecord,
     freeze,
 )
@@ -32,7 +32,7 @@ def prompt_of(branch_id, *, head=3, truncated=False, **fields):
         first=1,
         last=2,
         tier=Tier.RECENT,
-        rule=Rule.WINDOW,
+        reason=TruncationReason.WINDOW,
         num_tokens=None,
         room=17,
         destination="store",
@@ -155,7 +155,7 @@ def test_summaries_are_written_with_the_prompt_that_first_shows_them(store, scop
     one, two = summary(main), summary(main, "more", 3, 4)
     layout = (
         Span(first=1, last=2, tier=Tier.SUMMARY, source=one.key),
-        Span(first=3, last=3, tier=Tier.CURRENT, form=Form.CLIPPED, kept=7),
+        Span(first=3, last=3, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept=7),
     )
 
     store.ledger.record(scope, prompt_of(main, summaries=(one,), layout=layout))
@@ -199,7 +199,7 @@ def test_a_purged_log_keeps_the_last_prompt_and_names_what_it_does_not_show(stor
 
     (kept,) = store.ledger.assemblies(scope, session_id)
     (record,) = store.ledger.truncations(scope, session_id)
-    assert (record.first, record.last, record.rule) == (1, 2, Rule.PURGED)
+    assert (record.first, record.last, record.reason) == (1, 2, TruncationReason.PURGED)
     assert check_conservation((kept,), (record,)) == ()
 
 

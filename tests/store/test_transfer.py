@@ -198,7 +198,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(store, scope, tmp_path
         ("assembly", "layout", "[[1,2]]"),
         ("assembly", "layout", '[[1,2,"attic"]]'),
         ("assembly", "layout", '[["1",2,null]]'),
-        ("assembly", "layout", '[[1,2,null,"folded"]]'),
+        ("assembly", "layout", '[[1,2,null,"compacted"]]'),
         ("assembly", "layout", '[[1,2,"summary","full",null,7]]'),
         ("assembly", "pins", '[["a"]]'),
         ("assembly", "pins", '[["a","1"]]'),

@@ -1,9 +1,9 @@
 """
-Folding: messages that leave the window are replaced by a summary that covers them.
+Compaction: messages that leave the window are replaced by a summary that covers them.
 
 A summary is accepted only if it says something and is smaller in real tokens than what it stands
 for; else the messages leave without one, on record. Where a summary is all that is inherited of a
-conversation, what is short is quoted instead, as far as there is room. Summaries fold into a
+conversation, what is short is quoted instead, as far as there is room. Summaries compact into a
 summary of a higher level when their tier is full, so a conversation of any length has a bounded
 number of them.
 """
@@ -35,7 +35,7 @@ _SHARE_OF_TIER = 3
 """A summary takes at most one part in this many of its tier, so that several stand side by side."""
 
 
-class Folder:
+class SummaryCompactor:
     """
     Keeps the summaries of one branch within *max_tokens*, for one prompt.
 
@@ -59,7 +59,7 @@ class Folder:
         # The same run may be tried more than once until a prompt fits.
         self._asked: dict[tuple[tuple[Passage, ...], int], tuple[str, str]] = {}
 
-    def fold(
+    def compact(
         self,
         branch_id: BranchId,
         summaries: Sequence[Summary],
@@ -71,7 +71,7 @@ class Folder:
         Give the summaries with the run of *leaving* covered too, if that could be summed up.
 
         The run goes from the first to the last of *leaving* (at least one); summaries that it
-        meets are folded into the new one with all that they cover. What they cover all by
+        meets are compacted into the new one with all that they cover. What they cover all by
         themselves needs no other. With *may_quote* a run is quoted rather than left without, and
         one that is short may be longer so, with the names of its speakers, than it is itself.
         """
@@ -107,7 +107,7 @@ class Folder:
         branch_id: BranchId,
         run: tuple[int, int],
         passages: Sequence[Passage],
-        folded: Sequence[Summary],
+        compacted: Sequence[Summary],
     ) -> Summary | None:
         limit = self.most_tokens(self._size_of(passages))
         if limit == 0:
@@ -119,7 +119,7 @@ class Folder:
         # A summarizer is a stranger: what it promises is counted, not believed.
         if self._count(text) > limit:
             return None
-        return _summary(branch_id, run, passages, folded, text, author)
+        return _summary(branch_id, run, passages, compacted, text, author)
 
     def _quote(self, passages: Sequence[Passage], others: Sequence[Summary]) -> str:
         """Quote all of *passages*, or the sentences that say most where all is too much."""
@@ -180,7 +180,7 @@ def _summary(  # noqa: PLR0913, PLR0917 - its fields
     branch_id: BranchId,
     run: tuple[int, int],
     passages: Sequence[Passage],
-    folded: Sequence[Summary],
+    compacted: Sequence[Summary],
     text: str,
     author: str,
 ) -> Summary | None:
@@ -190,7 +190,7 @@ def _summary(  # noqa: PLR0913, PLR0917 - its fields
         branch_id=branch_id,
         first=run[0],
         last=run[1],
-        level=max((summary.level + 1 for summary in folded), default=0),
+        level=max((summary.level + 1 for summary in compacted), default=0),
         text=text,
         author=author,
         source_hash=_hash(passages),

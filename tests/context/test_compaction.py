@@ -4,10 +4,10 @@ from itertools import pairwise
 
 from agentmem.config import Budget
 from agentmem.context import Policy
+from agentmem.context.compaction import SummaryCompactor
 from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.context.folding import Folder
 from agentmem.testing import WordCounter
-from agentmem.types import BranchId, Rule, Summary, Tier, common_prefix
+from agentmem.types import BranchId, Summary, Tier, TruncationReason, common_prefix
 from tests.builders import pin, say, stored, words
 from tests.context.replay import Replay
 
@@ -30,8 +30,8 @@ def count(text):
     return len(text.split())
 
 
-def folder(text, max_tokens=90):
-    return Folder(Fixed(text), count, max_tokens)
+def compactor(text, max_tokens=90):
+    return SummaryCompactor(Fixed(text), count, max_tokens)
 
 
 def messages(*sizes, start=1):
@@ -39,26 +39,26 @@ def messages(*sizes, start=1):
 
 
 def test_a_summary_covers_the_run_it_was_made_of():
-    (made,) = folder("short").fold(BranchId(1), (), messages(30, 30))
+    (made,) = compactor("short").compact(BranchId(1), (), messages(30, 30))
 
     assert (made.first, made.last, made.level, made.text) == (1, 2, 0, "short")
     assert made.author == "fixed"
 
 
 def test_a_summary_that_is_not_smaller_is_refused():
-    assert folder(words(31)).fold(BranchId(1), (), messages(30, 30)) == ()
+    assert compactor(words(31)).compact(BranchId(1), (), messages(30, 30)) == ()
 
 
 def test_an_empty_summary_is_refused():
-    assert folder(" \n").fold(BranchId(1), (), messages(30, 30)) == ()
+    assert compactor(" \n").compact(BranchId(1), (), messages(30, 30)) == ()
 
 
 def test_a_run_too_small_to_sum_up_is_left_without_a_summary():
-    assert folder("short").fold(BranchId(1), (), messages(10, 10)) == ()
+    assert compactor("short").compact(BranchId(1), (), messages(10, 10)) == ()
 
 
 def test_text_that_cannot_be_stored_is_repaired():
-    (made,) = folder("a\x00b").fold(BranchId(1), (), messages(30, 30))
+    (made,) = compactor("a\x00b").compact(BranchId(1), (), messages(30, 30))
 
     assert made.text == "a\ufffdb"
 
@@ -67,8 +67,8 @@ def test_a_full_tier_folds_its_older_summaries_into_one_of_a_higher_level():
     """Three summaries of 30 words fill a tier of 90; a fourth makes the first three one."""
     summaries = ()
     for number in range(4):
-        fold = folder(words(15) if number == 3 else words(30), 90)
-        summaries = fold.fold(BranchId(1), summaries, messages(100, start=number + 1))
+        smaller = compactor(words(15) if number == 3 else words(30), 90)
+        summaries = smaller.compact(BranchId(1), summaries, messages(100, start=number + 1))
     assert [(s.first, s.last, s.level) for s in summaries] == [
         (1, 1, 0),
         (2, 2, 0),
@@ -76,7 +76,7 @@ def test_a_full_tier_folds_its_older_summaries_into_one_of_a_higher_level():
         (4, 4, 0),
     ] or [(s.first, s.last) for s in summaries][-1] == (4, 4)
 
-    more = folder(words(20), 90).fold(BranchId(1), summaries, messages(100, start=5))
+    more = compactor(words(20), 90).compact(BranchId(1), summaries, messages(100, start=5))
 
     assert sum(count(s.text) for s in more) <= 90
     assert (more[0].first, more[-1].last) == (1, 5)
@@ -84,23 +84,25 @@ def test_a_full_tier_folds_its_older_summaries_into_one_of_a_higher_level():
 
 
 def test_when_nothing_can_be_made_smaller_the_oldest_summary_is_dropped():
-    fold = folder(words(30), 60)
+    largest = compactor(words(30), 60)
     summaries = ()
     for number in range(3):
-        summaries = Folder(Fixed(words(20)), count, 60).fold(
+        summaries = SummaryCompactor(Fixed(words(20)), count, 60).compact(
             BranchId(1), summaries, messages(100, start=number + 1)
         )
 
-    more = fold.fold(BranchId(1), summaries, messages(100, start=4))
+    more = largest.compact(BranchId(1), summaries, messages(100, start=4))
 
     assert sum(count(s.text) for s in more) <= 60
 
 
 def test_a_summary_inside_the_run_is_folded_into_the_new_one():
-    inner = folder("inner").fold(BranchId(1), (), messages(60, start=2))
+    inner = compactor("inner").compact(BranchId(1), (), messages(60, start=2))
     summarizer = Fixed("outer")
 
-    (made,) = Folder(summarizer, count, 90).fold(BranchId(1), inner, messages(60, 60, 60))
+    (made,) = SummaryCompactor(summarizer, count, 90).compact(
+        BranchId(1), inner, messages(60, 60, 60)
+    )
 
     assert (made.first, made.last, made.level) == (1, 3, 1)
     assert summarizer.asked == [[words(60), "inner", words(60)]]
@@ -108,7 +110,7 @@ def test_a_summary_inside_the_run_is_folded_into_the_new_one():
 
 def test_the_same_content_has_the_same_key_and_another_another():
     one, two, other = (
-        folder(text).fold(BranchId(1), (), messages(60))[0] for text in ("a", "a", "b")
+        compactor(text).compact(BranchId(1), (), messages(60))[0] for text in ("a", "a", "b")
     )
 
     assert one.key == two.key != other.key
@@ -142,7 +144,7 @@ def test_a_long_talk_keeps_summaries_within_their_tier_and_balances():
 def test_what_left_names_the_summary_that_it_went_to():
     replay, _ = talk()
 
-    gone = [record for record in replay.records if record.rule is Rule.WINDOW]
+    gone = [record for record in replay.records if record.reason is TruncationReason.WINDOW]
     keys = {f"summary {key}" for key in replay.summaries}
     assert gone
     assert {record.destination for record in gone} <= keys
@@ -187,11 +189,11 @@ def test_what_a_summary_covers_already_needs_no_other():
     old = Summary(
         branch_id=BranchId(1), first=1, last=6, level=0, text="old", author="x", source_hash="h"
     )
-    folder = Folder(ExtractiveSummarizer(), lambda text: len(text.split()), 300)
+    compactor = SummaryCompactor(ExtractiveSummarizer(), lambda text: len(text.split()), 300)
     messages = stored(*(say("user", words(40, f"n{n}")) for n in range(1, 13)))
 
-    assert folder.fold(BranchId(1), [old], messages[1:2]) == (old,)
-    (made,) = folder.fold(BranchId(1), [old], [messages[1], *messages[6:]])
+    assert compactor.compact(BranchId(1), [old], messages[1:2]) == (old,)
+    (made,) = compactor.compact(BranchId(1), [old], [messages[1], *messages[6:]])
     assert (made.first, made.last, made.level) == (1, 12, 1)
 
 
@@ -201,9 +203,9 @@ def test_a_summarizer_that_cannot_name_itself_is_named_with_the_reason():
         def author(self):
             raise RuntimeError("no name")
 
-    folding = Folder(Nameless("short"), count, 90)
+    compactor = SummaryCompactor(Nameless("short"), count, 90)
 
-    (made,) = folding.fold(BranchId(1), (), messages(30, 30))
+    (made,) = compactor.compact(BranchId(1), (), messages(30, 30))
 
     assert made.text == "short"
     assert made.author == "Nameless, whose author raised RuntimeError"
