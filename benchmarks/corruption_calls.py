@@ -162,6 +162,7 @@ def async_reading_calls(memory: Memory, key: str) -> Calls:
         "Session.atruncations": of_session("atruncations"),
         "Session.acheck": of_session("acheck", integrity=True),
         "Session.aassemble": of_session("aassemble"),
+        "Memory.ahealth": lambda: asyncio.run(memory.ahealth(timeout_s=20)),
         "Memory.asessions": lambda: asyncio.run(memory.asessions(user=user)),
     }
 
@@ -317,6 +318,7 @@ def shared_calls(memory: Memory) -> Calls:
         "Memory.sessions other": lambda: [one.key for one in memory.sessions(user=USERS[OTHER])],
         "Memory.purge": lambda: memory.purge(timedelta(days=1)),
         "Memory.purge_log": lambda: memory.purge_log(timedelta(0)) and None,
+        "Memory.health": lambda: memory.health(timeout_s=20),
         "Memory.wait_for_index": lambda: memory.wait_for_index(10),
         "Memory.wait_for_compactions": lambda: memory.wait_for_compactions(10),
         "Memory.index_status other": lambda: memory.index_status(user=USERS[OTHER]).num_pending,
@@ -361,6 +363,7 @@ def commands(url: str, folder: Path) -> Calls:
         "import": [path, "--user", "cli copy"],
         "purge": ["--older-than", "1d", "--log-older-than", "1d", "--yes"],
         "db current": [],
+        "health": [],
         "delete": [*session, "--message", "3", "--yes"],
     }
     return {
