@@ -18,13 +18,14 @@ class Model(Protocol):
 
     dtype: torch.dtype
     attends: bool
+    is_bitwise: bool
 
     @property
     def vocab_size(self) -> int: ...
     @property
     def knows_attention(self) -> bool: ...
     def new_cache(self) -> PagedCache: ...
-    def forward_whole(self, token_ids: Sequence[int]) -> Tensor: ...
+    def forward_whole(self, token_ids: Sequence[int], *, is_every: bool = False) -> Tensor: ...
     def forward(
         self,
         rows: Sequence[Sequence[int]],
@@ -56,7 +57,7 @@ def can_cut(model: Model, token_ids: Sequence[int], cache: PagedCache) -> bool:
     ]
     ends = (first, len(token_ids))
     right = [model.forward_whole(token_ids[:end]) for end in ends]
-    return _all_right([found[0], found[2]], right, right[::-1], dtype=model.dtype)
+    return _all_right(model, [found[0], found[2]], right, right[::-1])
 
 
 def can_batch(model: Model) -> bool:
@@ -73,7 +74,7 @@ def can_batch(model: Model) -> bool:
     padded = _alone(model, [0] * (_LONG - _SHORT) + short, 4)
     right = [of_long[0], of_short[0], of_long[1], of_short[1]]
     wrong = [of_short[0], padded[0], of_short[1], padded[1]]
-    return _all_right(found, right, wrong, dtype=model.dtype)
+    return _all_right(model, found, right, wrong)
 
 
 def can_attend(model: Model) -> bool:
@@ -99,7 +100,7 @@ def can_attend(model: Model) -> bool:
         return False
     finally:
         model.attends = False
-    return _all_right([*together, *alone], right * 2, wrong * 2, dtype=model.dtype)
+    return _all_right(model, [*together, *alone], right * 2, wrong * 2)
 
 
 def _apart(model: Model, rows: list[list[int]], shared: list[Tensor]) -> list[Tensor]:
@@ -128,7 +129,7 @@ def _alone(
 
 
 def _all_right(
-    found: Iterable[Tensor], right: Iterable[Tensor], wrong: Iterable[Tensor], *, dtype: torch.dtype
+    model: Model, found: Iterable[Tensor], right: Iterable[Tensor], wrong: Iterable[Tensor]
 ) -> bool:
     """
     Compare as far as the arithmetic allows.
@@ -136,8 +137,9 @@ def _all_right(
     In half precision two right ways may differ by a tenth, through 30 layers of rounding. So what
     was found is also measured against what a mistake would give: it is to be far nearer to right.
     """
-    is_exact = dtype in (torch.float32, torch.float64)
+    is_exact = model.dtype in (torch.float32, torch.float64)
     for one, good, bad in zip(found, right, wrong, strict=True):
+        model.is_bitwise = model.is_bitwise and torch.equal(one, good)
         tolerance = (_EXACT if is_exact else _ROUNDED) * float(good.norm())
         if not is_exact:
             tolerance = max(tolerance, _NEARER * float((bad - good).norm()))

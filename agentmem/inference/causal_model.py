@@ -16,6 +16,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
 
 from agentmem.inference import batch_probes as probes
+from agentmem.inference import routing_probe
 from agentmem.inference.kv_tensors import KVLayout
 from agentmem.inference.own_attention import knows_attention, own_attention
 from agentmem.inference.paged_cache import PagedCache, RunLayer, Window
@@ -58,13 +59,20 @@ class CausalModel:
         self.dtype: torch.dtype = module.dtype
         self.layout: KVLayout | None = None
         self.can_batch = self.attends = self._wants_cache = False
+        self.is_bitwise = True
+        """Whether every pass that was tried gave what it was compared with, to the bit."""
         self.refusal = self._reason_against_reuse()
         self._warm_up()
 
     @property
     def vocab_size(self) -> int:
         """How many token ids the model knows."""
-        return int(self._module.get_input_embeddings().weight.shape[0])
+        return int(self.embeddings.weight.shape[0])
+
+    @property
+    def embeddings(self) -> Any:
+        """The layer that token ids come to first."""
+        return self._module.get_input_embeddings()
 
     @property
     def context_window(self) -> int | None:
@@ -176,20 +184,23 @@ class CausalModel:
         return logits.float().cpu()
 
     @torch.inference_mode()
-    def forward_whole(self, token_ids: Sequence[int]) -> Tensor:
+    def forward_whole(self, token_ids: Sequence[int], *, is_every: bool = False) -> Tensor:
         """
         Run the model over a whole text, with no cache at all.
 
         Returns the logits after its last token, in float32 on the CPU.  # (vocab,)
+        If *is_every*, those after each token.  # (tokens, vocab)
         """
         options = dict(self._options)
+        if is_every:
+            options.pop("logits_to_keep", None)
         if "use_cache" in options:
             options["use_cache"] = False
         if self._takes_positions:
             options["position_ids"] = self._position_ids([len(token_ids)], [0])
         ids = torch.tensor([list(token_ids)], dtype=torch.long, device=self.device)
-        logits: Tensor = self._module(input_ids=ids, **options).logits[0, -1]
-        return logits.float().cpu()
+        logits: Tensor = self._module(input_ids=ids, **options).logits[0]
+        return (logits if is_every else logits[-1]).float().cpu()
 
     def _keys_change(self, had: int, length: int) -> bool:
         """Tell whether the keys of the first *had* tokens are others in a text of *length*."""
@@ -243,6 +254,16 @@ class CausalModel:
             self.layout = cache.layout()
             self.can_batch = probes.can_batch(self)
             self.attends = self.can_batch and probes.can_attend(self)
+            # Where passes of all sizes agree to the bit, no choice of the model can differ.
+            is_half = self.dtype in (torch.bfloat16, torch.float16)
+            if is_half and not self.is_bitwise and routing_probe.rounding_decides(self):
+                self._wants_cache = True
+                self.layout, self.can_batch, self.attends = None, False, False
+                return (
+                    "it chooses (experts, for one) by numbers that the rounding of "
+                    f"{str(self.dtype).removeprefix('torch.')} decides: a text that is computed "
+                    "in parts gives other answers than the whole; load it in float32 for reuse"
+                )
         except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
             # The model wants a cache of its own making: let it have that.
             return f"it does not run with our cache ({type(error).__name__}: {error})"
