@@ -18,6 +18,7 @@ from agentmem.inference.runner import Runner
 from agentmem.inference.scheduler import Batch, Scheduler
 from agentmem.inference.sequence import Sequence, State
 from agentmem.inference.sequence_blocks import SequenceBlocks
+from agentmem.machine.logs import log, nature
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +113,8 @@ class Batcher:
             self._let_go(sequence)
         except Exception as error:  # noqa: BLE001 - the request has ended, whatever it was
             self.is_torn = True
-            _log.warning("the prefix cache is dropped, since a block could not be kept: %r", error)
+            line = "the prefix cache is dropped, since a block could not be kept: {error}"
+            log(_log, logging.WARNING, "prefix_cache_dropped", line, error=nature(error))
         self._scheduler.remove(sequence)
         for child in self._forks.pop(id(sequence), ()):
             self._scheduler.add(child)
@@ -331,6 +333,15 @@ class Batcher:
         self._scheduler.requeue(sequence)
         self._admission.preempted()
         self.counts["preemptions"] += 1
+        log(
+            _log,
+            logging.INFO,
+            "request_preempted",
+            "a request of {num_prompt} tokens gave its KV blocks back, to be computed again",
+            num_prompt=sequence.num_prompt,
+            num_generated=sequence.num_generated,
+            num_preempted=sequence.num_preempted + 1,
+        )
 
     def _let_go(self, sequence: Sequence) -> None:
         """Publish what was computed, and give back blocks and buffers."""

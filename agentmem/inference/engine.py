@@ -40,6 +40,7 @@ from agentmem.inference.sequence import Sequence, State
 from agentmem.inference.signal import Signal
 from agentmem.inference.step_lock import LOOK_AGAIN_S, StepLock
 from agentmem.machine.device import compute_in_one_thread_in_forks
+from agentmem.machine.logs import log, nature
 from agentmem.types import ModelHealth
 
 T = TypeVar("T")
@@ -132,10 +133,22 @@ class Engine:
         """
         self._require_own_process()
         free = self._prefixes.num_available
-        allowed = self._admission.check(num_prompt, max_tokens, free=free)
         waiting = len(self._scheduler.waiting) + len(self._arrived)
-        if waiting >= self._config.max_waiting:
-            raise QueueFullError(waiting=waiting, limit=self._config.max_waiting)
+        try:
+            allowed = self._admission.check(num_prompt, max_tokens, free=free)
+            if waiting >= self._config.max_waiting:
+                raise QueueFullError(waiting=waiting, limit=self._config.max_waiting)
+        except InferenceError as error:
+            log(
+                _log,
+                logging.WARNING,
+                "request_refused",
+                "a request was refused: {error}",
+                error=nature(error),
+                num_prompt=num_prompt,
+                num_waiting=waiting,
+            )
+            raise
         return allowed
 
     def add(self, sequence: Sequence) -> None:
@@ -207,6 +220,11 @@ class Engine:
         """Return where the blocks are."""
         return self._exclusive(self._usage)
 
+    @property
+    def kv_bytes(self) -> int:
+        """Memory that the pool has taken so far, read without waiting for a step."""
+        return self._tensors.num_bytes if self._tensors else 0
+
     def health(self, name: str) -> ModelHealth:
         """Return what is done at this moment, without waiting for the lock of a step."""
         if os.getpid() != self._process:
@@ -225,7 +243,7 @@ class Engine:
             # A step may have moved a block between the two.
             kv_in_use=max(0, total - free - cached),
             kv_total=total,
-            kv_bytes=tensors.num_bytes if tensors else 0,
+            kv_bytes=self.kv_bytes,
         )
 
     def check(self) -> None:
@@ -284,10 +302,17 @@ class Engine:
             worked = self._batcher.step(time.monotonic())
         except Exception as error:  # noqa: BLE001 - it belongs to no one request: all start over
             self._num_failures += 1
-            if self._num_failures < _MAX_FAILURES:
-                _log.warning("a step failed, and every request starts over", exc_info=True)
-            else:
-                _log.exception("%d steps have failed in a row", self._num_failures)
+            is_given_up = self._num_failures >= _MAX_FAILURES
+            log(
+                _log,
+                logging.ERROR if is_given_up else logging.WARNING,
+                "step_failed",
+                "a step failed, for the {failures}. time in a row: {error}",
+                error=nature(error),
+                failures=self._num_failures,
+            )
+            _log.debug("where it failed", exc_info=True)
+            if is_given_up:
                 self._batcher.fail_all(error)
                 self._num_failures = 0
             self._batcher.is_torn = True
@@ -372,6 +397,7 @@ class Engine:
         while self._ended:
             sequence = self._ended[0]
             if not self._closed.is_set():
+                _log_cancelled(sequence)
                 self._batcher.end(sequence)
             sequence.reader.abort()
             self._ended.popleft()
@@ -397,6 +423,18 @@ class Engine:
 
 def _nothing() -> None:
     """Only what is put aside is taken up."""
+
+
+def _log_cancelled(sequence: Sequence) -> None:
+    if sequence.is_alive and not sequence.reader.is_done:
+        log(
+            _log,
+            logging.INFO,
+            "request_cancelled",
+            "a request was cancelled after {num_generated} tokens",
+            num_prompt=sequence.num_prompt,
+            num_generated=sequence.num_generated,
+        )
 
 
 def _closed() -> InferenceError:

@@ -1,6 +1,7 @@
 """A model on this machine: found, loaded, warmed up, run, and given back."""
 
 import gc
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as TokenIds
@@ -23,11 +24,13 @@ from agentmem.inference.pending import Pending
 from agentmem.inference.sequence import Sequence
 from agentmem.inference.tokenizer import ChatTokenizer
 from agentmem.machine.device import choose_device, give_back
+from agentmem.machine.logs import log
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import GenerationRequest
 from agentmem.types import Generation, ModelHealth
 
 _DEFAULT_WINDOW = 4096
+_log = logging.getLogger(__name__)
 
 
 class LocalModel:
@@ -58,6 +61,7 @@ class LocalModel:
         self._name = name
         self._counter = ChatTokenizer(tokenizer)
         model = CausalModel(module)
+        self._weight_bytes = sum(one.numel() * one.element_size() for one in module.parameters())
         self._vocab_size = model.vocab_size
         self._context_window = model.context_window or _DEFAULT_WINDOW
         eos = {tokenizer.eos_token_id} - {None}
@@ -93,6 +97,7 @@ class LocalModel:
         config = config or InferenceConfig()
         report = on_progress or _ignore
         device = choose_device(config.device)
+        started = time.monotonic()
         report("finding", 0.0)
         folder = weights.find_model(str(name_or_path), report)
         report("loading", 0.5)
@@ -107,8 +112,23 @@ class LocalModel:
                 config=config,
                 fingerprint=weights.fingerprint(folder),
             )
+        model._log_loaded(time.monotonic() - started)
         report("ready", 1.0)
         return model
+
+    def _log_loaded(self, seconds: float) -> None:
+        log(
+            _log,
+            logging.INFO,
+            "model_loaded",
+            "the model {model} was loaded in {seconds:.1f} s",
+            model=self._name,
+            device=self.device,
+            dtype=self.dtype,
+            weight_bytes=self._weight_bytes,
+            max_kv_bytes=self.kv_usage().max_kv_bytes,
+            seconds=seconds,
+        )
 
     @property
     def name(self) -> str:
@@ -284,9 +304,21 @@ class LocalModel:
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        started = time.monotonic()
+        kv_bytes = engine.kv_bytes
         engine.close()
         gc.collect()
         give_back(self._device)
+        log(
+            _log,
+            logging.INFO,
+            "model_unloaded",
+            "the model {model} was unloaded",
+            model=self._name,
+            weight_bytes=self._weight_bytes,
+            kv_bytes=kv_bytes,
+            seconds=time.monotonic() - started,
+        )
 
     def __enter__(self) -> Self:
         return self

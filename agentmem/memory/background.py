@@ -5,6 +5,7 @@ It knows nothing of what it does. Each job has a key; a key that waits already d
 and one that has failed too often is not taken up again until it is settled.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -13,7 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from agentmem.machine.forks import renew_in_child
-from agentmem.types import FoldHealth
+from agentmem.machine.logs import log, nature
+from agentmem.types import CompactionHealth
 from agentmem.types.fields import Checked
 
 MAX_FAILURES: Final = 3
@@ -24,6 +26,8 @@ _MAX_REMEMBERED: Final = 1024
 
 _MAX_REASON: Final = 500
 _PATIENCE_S: Final = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class CompactionStatus(StrEnum):
@@ -101,11 +105,11 @@ class Background:
                 status = CompactionStatus.RUNNING
             return CompactionState(status=status, failures=failed.failures, reason=failed.reason)
 
-    def health(self) -> FoldHealth:
+    def health(self) -> CompactionHealth:
         """Return how the work goes, over all keys."""
         with self._changed:
             last = next(reversed(self._failed.values()), CompactionState())
-            return FoldHealth(
+            return CompactionHealth(
                 num_waiting=len(self._waiting),
                 is_running=self._running is not None,
                 num_failed=len(self._failed),
@@ -144,9 +148,20 @@ class Background:
                 job(self._cancelled)
             except Exception as error:  # noqa: BLE001 - a job runs code of the user's
                 reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
+                self._log_failure(key, error)
             with self._changed:
                 self._running = None
                 self._note(key, reason)
+
+    def _log_failure(self, key: Hashable, error: Exception) -> None:
+        log(
+            _log,
+            logging.WARNING,
+            "compaction_failed",
+            "a compaction in the background failed: {error}",
+            error=nature(error),
+            failures=self._failures(key) + 1,
+        )
 
     def _cancelled(self) -> bool:
         return self._is_closed

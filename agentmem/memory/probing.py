@@ -30,7 +30,7 @@ def health_of(
     database = store.probe.check(timeout_s)
     return Health(
         database=database,
-        folds=background.health(),
+        compaction=background.health(),
         index=_index(recall),
         model=None if model is None else _model(model),
         seconds=time.monotonic() - started,

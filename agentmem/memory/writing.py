@@ -11,6 +11,7 @@ from typing import Any
 from agentmem.config import Budget
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, ConflictError
+from agentmem.machine.logs import log
 from agentmem.memory.ahead import compaction_key, look_ahead
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import (
@@ -298,4 +299,5 @@ def _log_warnings(prompt: Prompt) -> None:
     """Log the warnings of *prompt* where they are new: at the start, or with other pins."""
     if prompt.reuse.broken_by not in (None, PrefixBreak.COMPACTION, PrefixBreak.RETRIEVED):
         for warning in prompt.warnings:
-            _log.warning("branch %s: %s", prompt.branch_id, warning)
+            line = "branch {branch_id}: " + warning.replace("{", "{{").replace("}", "}}")
+            log(_log, logging.WARNING, "prompt_warning", line, branch_id=prompt.branch_id)

@@ -14,6 +14,7 @@ from typing import Final, Self
 import numpy as np
 
 from agentmem.errors import RetrieverClosedError
+from agentmem.machine.logs import log, nature
 from agentmem.protocols import Archive, Domain, Hit, OnRecallProgress, Query, RecallStatus
 from agentmem.retrieval.dense.embed_messages import embed_messages
 from agentmem.retrieval.dense.embedder import Embedder
@@ -224,7 +225,8 @@ class HybridRecall:
             vector = as_unit(given[None], self._embedder.dimension)[0]
         except Exception as error:  # noqa: BLE001 - a model may raise anything; words still find
             self._query_error = f"{type(error).__name__}: {error}"
-            _log.warning("a question could not be embedded: %s", self._query_error)
+            line = "a question could not be embedded: {error}"
+            log(_log, logging.WARNING, "question_not_embedded", line, error=nature(error))
             return None
         self._query_error = None
         return np.asarray(vector)

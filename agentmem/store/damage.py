@@ -5,6 +5,7 @@ A message that cannot be read is one among others, so that a stand-in takes its 
 `stand_ins`). Every other row that cannot be read is a `DamagedRowError` for the call that needs it.
 """
 
+import logging
 import struct
 from collections.abc import Callable
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Column, Connection, LargeBinary, Text, select
 
 from agentmem.errors import DamagedRowError
+from agentmem.machine.logs import Once, log
 from agentmem.store.base import Base
 from agentmem.store.columns import UtcDateTime
 
@@ -34,6 +36,8 @@ UNREADABLE: Final = (
 """What reading values of the wrong type or range raises; there is no closed list for a damage."""
 
 _MISSING: Final = object()
+_is_new: Final = Once()
+_log = logging.getLogger(__name__)
 
 _BOUND: Final = 2**62
 """No number that is counted gets there, and one more than it still is one of the database."""
@@ -52,6 +56,7 @@ def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
     try:
         return work(connection)
     except DamagedRowError as error:
+        log_unreadable(error)
         raise _located(connection, error) from error.__cause__
 
 
@@ -70,6 +75,40 @@ def reading(table: str) -> Callable[[Callable[[Any], V]], Callable[[Any], V]]:
         return checked
 
     return decorate
+
+
+def log_damaged(
+    table: str,
+    *,
+    column: str | None = None,
+    session_id: int | None = None,
+    branch_id: int | None = None,
+    position: int | None = None,
+) -> None:
+    """Log that a row cannot be read, the first time that this one is met."""
+    if _is_new((table, column, session_id, branch_id, position)):
+        log(
+            _log,
+            logging.WARNING,
+            "row_damaged",
+            "a row of {table} cannot be read (branch {branch_id}, position {position})",
+            table=table,
+            column=column,
+            session_id=session_id,
+            branch_id=branch_id,
+            position=position,
+        )
+
+
+def log_unreadable(error: DamagedRowError) -> None:
+    """Log the row that *error* is about; its reason may quote what is stored."""
+    log_damaged(
+        error.table,
+        column=error.column,
+        session_id=error._session_id,  # noqa: SLF001 - ids are not for callers, who have names
+        branch_id=error._branch_id,  # noqa: SLF001 - as above
+        position=error.position,
+    )
 
 
 def check_row(table: str, row: Any) -> None:

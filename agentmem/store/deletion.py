@@ -5,6 +5,7 @@ On PostgreSQL the bytes of deleted rows leave the server's own files with VACUUM
 recycling of its log, which are the server's business.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from agentmem.errors import InvalidInputError
+from agentmem.machine.logs import log
 from agentmem.store.branches import find_branch, find_branches, hand_up_age, lineage
 from agentmem.store.chain import add_event, message_digest
 from agentmem.store.codec import decode, encode
@@ -47,6 +49,7 @@ from agentmem.types import (
 )
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 DELETED: Final = "[deleted]"
 DELETED_EVENT: Final = "deleted"
@@ -145,7 +148,7 @@ class Deletion:
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row_id))
             return Deleted(messages=(MessageId(row_id),))
 
-        return self._finish(work)
+        return self._logged(scope, self._finish(work))
 
     def pin(
         self,
@@ -203,7 +206,7 @@ class Deletion:
             hand_up_age(connection, found.parent_id, sorted(doomed))
             return _delete_branches(connection, sorted(doomed))
 
-        return self._finish(work)
+        return self._logged(scope, self._finish(work))
 
     def session(self, scope: Scope, session_id: SessionId) -> Deleted:
         """
@@ -217,7 +220,18 @@ class Deletion:
             find_branches(connection, scope, session_id, is_checked=False)
             return delete_sessions(connection, [session_id])
 
-        return self._finish(work)
+        gone = self._finish(work)
+        log(
+            _log,
+            logging.INFO,
+            "session_deleted",
+            "session {session_id} with {num_messages} messages was deleted",
+            namespace=scope.namespace,
+            session_id=session_id,
+            num_branches=len(gone.branches),
+            num_messages=len(gone.messages),
+        )
+        return gone
 
     def user(self, scope: Scope) -> Deleted:
         """Delete all sessions and pins of a user of a namespace; nothing if there are none."""
@@ -229,7 +243,30 @@ class Deletion:
             connection.execute(delete(OwnerRow).where(is_owner()), owner)
             return gone
 
-        return self._finish(work)
+        gone = self._finish(work)
+        log(
+            _log,
+            logging.INFO,
+            "user_deleted",
+            "a user with {num_sessions} sessions and {num_messages} messages was deleted",
+            namespace=scope.namespace,
+            num_sessions=len(gone.sessions),
+            num_messages=len(gone.messages),
+        )
+        return gone
+
+    def _logged(self, scope: Scope, gone: Deleted) -> Deleted:
+        """Log what was deleted of a session that stays."""
+        log(
+            _log,
+            logging.INFO,
+            "messages_deleted",
+            "{num_messages} messages and {num_branches} branches of a session were deleted",
+            namespace=scope.namespace,
+            num_branches=len(gone.branches),
+            num_messages=len(gone.messages),
+        )
+        return gone
 
     def _finish(self, work: Callable[[Connection], T]) -> T:
         result = self._database.write(work)

@@ -5,6 +5,7 @@ Work is given as a function of a connection, never as a `with` block: so it can 
 a lock or a broken connection, and nobody can call a model inside a transaction.
 """
 
+import logging
 import os
 import random
 import sqlite3
@@ -22,6 +23,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from agentmem.config import DatabaseConfig
 from agentmem.errors import DatabaseUrlError, ReadOnlyDatabaseError, StoreError
 from agentmem.machine.forks import hold_in_fork
+from agentmem.machine.logs import log
 from agentmem.store.compatibility import SchemaWatch
 from agentmem.store.damage import guarded
 from agentmem.store.failures import (
@@ -40,6 +42,11 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S: Final = 20.0
 """How long a write waits for its lock before it gives up."""
+
+_SLOW_S: Final = 1.0
+"""A wait for locks and connections that is longer is logged."""
+
+_log = logging.getLogger(__name__)
 
 _left_behind: list[Any] = []
 """Pools of a parent process: closing their connections would harm those of the parent."""
@@ -285,22 +292,41 @@ class Database:
                 self._unused.notify_all()
 
     def _retried(self, engine: Engine, work: Callable[[Connection], T]) -> T:
-        deadline = time.monotonic() + self._lock_timeout_s
+        started = time.monotonic()
+        deadline = started + self._lock_timeout_s
         attempt = 0
         while True:
             with translated(self.place):
                 try:
-                    return self._once(engine, work)
+                    result = self._once(engine, work)
                 except DBAPIError as error:
                     if not is_transient(error) or time.monotonic() > deadline:
+                        self._log_wait(started, attempt, is_done=False)
                         self._look_at_schema(engine)
                         raise
                     if is_stale_plan(error):
                         self._engine.dispose()  # other connections have prepared it too
                     if self._postgres is not None and is_unprepared(error):
                         self._postgres.prepare_nothing()
+                else:
+                    self._log_wait(started, attempt, is_done=True)
+                    return result
             attempt += 1
             time.sleep(random.uniform(0, min(0.05, 0.001 * 2**attempt)))  # noqa: S311 - jitter
+
+    def _log_wait(self, started: float, attempts: int, *, is_done: bool) -> None:
+        seconds = time.monotonic() - started
+        if attempts and seconds > _SLOW_S:
+            log(
+                _log,
+                logging.WARNING,
+                "database_waited",
+                "{place} was waited for {seconds:.1f} s, in {attempts} attempts",
+                place=self.place,
+                attempts=attempts,
+                seconds=seconds,
+                is_stored=is_done,
+            )
 
     def _look_at_schema(self, engine: Engine) -> None:
         """Raise if a statement may have failed because the tables are not those of before."""

@@ -5,6 +5,7 @@ A file that was removed or replaced while it is open takes writes for as long as
 they are gone with its last connection. So each write asks the file system before and after it.
 """
 
+import logging
 import os
 import sqlite3
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from agentmem.errors import StoreError
+from agentmem.machine.logs import Once, log
+
+_log = logging.getLogger(__name__)
 
 _SEEN = "agentmem_files"
 _LOGS = ("-wal", "-shm")
@@ -27,6 +31,7 @@ class FileIdentity:
         self._absolute = str(Path(path).absolute())
         self._logs = tuple(self._absolute + suffix for suffix in _LOGS)
         self._file: tuple[int, int] | None = None
+        self._is_new = Once()
 
     def watch(self, engine: Engine) -> None:
         """Refuse new connections of *engine* where the path leads to another file."""
@@ -55,6 +60,9 @@ class FileIdentity:
             info[_SEEN] = tuple(_identity(path) for path in self._logs)
 
     def _lost(self, path: str) -> StoreError:
+        if self._is_new(path):
+            line = "the open database file {path} was removed or replaced"
+            log(_log, logging.ERROR, "database_file_lost", line, path=path)
         return StoreError(
             f"the file {path} was removed or replaced while the database was open: nothing more "
             "can be stored in it. Read or export what is needed from the open one, put the file "

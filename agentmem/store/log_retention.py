@@ -6,7 +6,6 @@ oldest that is left gets a record of all that it does not show: those that said 
 left are gone, and the log says so.
 """
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from agentmem.errors import DamagedRowError
+from agentmem.store.damage import log_unreadable
 from agentmem.store.engine import Database
 from agentmem.store.ledger_codec import encode_records, to_info, to_records
 from agentmem.store.schema import (
@@ -63,9 +63,6 @@ _RECORDS: Final[AnySelect] = (
 )
 
 
-_log = logging.getLogger(__name__)
-
-
 def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: bool) -> int:
     """
     Delete the accounts of prompts that were made *before*, and count them.
@@ -84,7 +81,7 @@ def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: 
         try:
             num += database.read(work) if dry_run else database.write(work)
         except DamagedRowError as error:
-            _log.warning("accounts of branch %r are kept: %s", row.branch_id, error)
+            log_unreadable(error)
     return num
 
 

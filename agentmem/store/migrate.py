@@ -8,12 +8,15 @@ like ``session`` are too common to share. On PostgreSQL a schema of its own is e
 (``?options=-csearch_path%3Dagentmem``).
 """
 
+import logging
+import time
 from pathlib import Path
 from typing import Final, Literal
 
 from sqlalchemy import URL, Connection, inspect, text
 
 from agentmem.errors import DatabaseUrlError, SchemaVersionError
+from agentmem.machine.logs import log
 from agentmem.store.compatibility import (
     REVISIONS,
     VERSION_TABLE,
@@ -41,6 +44,8 @@ __all__ = [
     "revisions",
     "upgrade",
 ]
+
+_log = logging.getLogger(__name__)
 
 Direction = Literal["upgrade", "downgrade"]
 
@@ -166,11 +171,24 @@ def _migrate(url: URL, revision: str, direction: Direction) -> str:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             # Asked again under the lock: another process may have been first.
+            started = time.monotonic()
             found = _revision(connection)
             if direction == "upgrade" and revision == "head" and is_newer(found):
                 return str(found)
             _step(connection, revision, direction)
-            return _revision(connection) or "base"
+            reached = _revision(connection) or "base"
+        if reached != found:
+            log(
+                _log,
+                logging.INFO,
+                "schema_migrated",
+                "the tables of {place} were brought from {before} to {after}",
+                place=place_of(url),
+                before=found,
+                after=reached,
+                seconds=time.monotonic() - started,
+            )
+        return reached
     finally:
         engine.dispose()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 
 from agentmem.errors import StoreError
+from agentmem.machine.logs import log, nature
 from agentmem.store.engine import Database
 from agentmem.types import MessageId
 
@@ -96,7 +97,8 @@ class PgVectors:
                 return None
             return database.write(work)
         except StoreError as error:
-            _log.warning("vectors are compared in memory, not by the database: %s", error)
+            line = "vectors are compared in memory, not by the database: {error}"
+            log(_log, logging.WARNING, "vectors_in_memory", line, error=nature(error))
             return None
 
     def fill(self, message_ids: Sequence[MessageId]) -> Mapping[MessageId, bool]:

@@ -9,7 +9,8 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, exists, func, select
 
 from agentmem.errors import DamagedRowError
-from agentmem.store.damage import reading
+from agentmem.machine.logs import log
+from agentmem.store.damage import log_unreadable, reading
 from agentmem.store.deletion import Deleted, delete_sessions
 from agentmem.store.engine import Database
 from agentmem.store.log_retention import purge_log
@@ -80,7 +81,7 @@ class Retention:
                 try:
                     found.append(_stale(row))
                 except DamagedRowError as error:
-                    _log.warning("session %r is kept: its age cannot be read: %s", row.key, error)
+                    log_unreadable(error)
             return found
 
         return tuple(self._database.read(work))
@@ -105,7 +106,7 @@ class Retention:
         found = self.stale(before, namespace=namespace)
         if dry_run:
             return found
-        gone = []
+        gone, num_messages = [], 0
         for session in found:
 
             def work(connection: Connection, session_id: SessionId = session.id) -> Deleted:
@@ -114,8 +115,19 @@ class Retention:
             deleted = self._database.write(work)
             if deleted.sessions:
                 gone.append(session)
+                num_messages += len(deleted.messages)
                 forget(session.scope, deleted)
         self._database.forget_deleted()
+        if gone:
+            log(
+                _log,
+                logging.INFO,
+                "sessions_purged",
+                "{num_sessions} sessions with {num_messages} messages were purged",
+                namespace=namespace,
+                num_sessions=len(gone),
+                num_messages=num_messages,
+            )
         return tuple(gone)
 
     def purge_log(self, before: datetime, *, namespace: str, dry_run: bool = False) -> int:
@@ -126,7 +138,11 @@ class Retention:
             InvalidInputError: *before* has no time zone, or is out of range in UTC.
         """
         check_moment(before)
-        return purge_log(self._database, before, namespace=namespace, dry_run=dry_run)
+        num = purge_log(self._database, before, namespace=namespace, dry_run=dry_run)
+        if num and not dry_run:
+            line = "{num_accounts} accounts of prompts were purged"
+            log(_log, logging.INFO, "log_purged", line, namespace=namespace, num_accounts=num)
+        return num
 
 
 def _delete_if_stale(connection: Connection, session_id: SessionId, before: datetime) -> Deleted:

@@ -1,6 +1,5 @@
 """Sessions and their branches."""
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
@@ -31,7 +30,7 @@ from agentmem.store.branches import (
 )
 from agentmem.store.calls import inherit_open_calls
 from agentmem.store.chain import genesis_of
-from agentmem.store.damage import check_row, reading
+from agentmem.store.damage import check_row, log_unreadable, reading
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, PinRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
@@ -103,7 +102,6 @@ _USERS: Final = select(OwnerRow.user).where(
     exists().where(SessionRow.owner_id == OwnerRow.id)
     | exists().where(PinRow.owner_id == OwnerRow.id),
 )
-_log = logging.getLogger(__name__)
 
 
 class Sessions:
@@ -161,7 +159,7 @@ class Sessions:
                 try:
                     found.append(_to_session_info(row))
                 except DamagedRowError as error:
-                    _log.warning("session %r is not listed: %s", row.key, error)
+                    log_unreadable(error)
             return found
 
         return tuple(self._database.read(work))
@@ -194,7 +192,7 @@ class Sessions:
                     check_row("owner", row)
                     found.append(row.user)
                 except DamagedRowError as error:
-                    _log.warning("a user is not listed: %s", error)
+                    log_unreadable(error)
             return found
 
         return tuple(sorted(self._database.read(work)))

@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, func, select
 
 from agentmem.errors import DamagedRowError
+from agentmem.store.damage import log_damaged
 from agentmem.store.schema import AnyRow, BranchRow, MessageRow, ToolCallRow
 from agentmem.types import (
     BranchId,
@@ -135,6 +136,7 @@ def _stand_in(  # noqa: PLR0913 - the fields of a message
     role: object,
     created_at: datetime,
 ) -> StoredMessage:
+    log_damaged("message", branch_id=branch_id, position=position)
     return StoredMessage(
         id=MessageId(row_id),
         branch_id=BranchId(branch_id),

@@ -1,6 +1,5 @@
 """Summaries: written with the prompt that first shows them, never changed."""
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, func, insert, select
 
 from agentmem.errors import ConflictError, DamagedRowError
-from agentmem.store.damage import damaged, reading
+from agentmem.store.damage import damaged, log_unreadable, reading
 from agentmem.store.schema import AnyRow, BranchRow, MessageRow
 from agentmem.store.schema_derived import SummaryRow
 from agentmem.types import BranchId, Origin, StoredMessage, Summary
@@ -43,7 +42,6 @@ _NUM_WITH_TEXT: Final = (
     )
 )
 _BATCH: Final = 500
-_log = logging.getLogger(__name__)
 _WITHOUT_TEXT: Final = frozenset({Origin.DELETED, Origin.DAMAGED})
 
 
@@ -127,7 +125,7 @@ def _readable(rows: Iterable[AnyRow]) -> Iterator[Summary]:
             if summary.key != row.key:
                 raise damaged("summary", row, None, "its text or place is not that of its key")
         except DamagedRowError as error:
-            _log.warning("a summary is not used: %s", error)
+            log_unreadable(error)
         else:
             yield summary
 

@@ -13,8 +13,8 @@ from agentmem.types.generation import (
     Usage,
 )
 from agentmem.types.health import (
+    CompactionHealth,
     DatabaseHealth,
-    FoldHealth,
     Health,
     IndexHealth,
     ModelHealth,
@@ -77,11 +77,11 @@ __all__ = [
     "BranchId",
     "BranchInfo",
     "BranchState",
+    "CompactionHealth",
     "DatabaseHealth",
     "Discrepancy",
     "DisplayForm",
     "FinishReason",
-    "FoldHealth",
     "GeneratedIds",
     "Generation",
     "Health",

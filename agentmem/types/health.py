@@ -54,13 +54,13 @@ class IndexHealth(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoldHealth(Checked):
+class CompactionHealth(Checked):
     """How compaction in the background goes, over all branches."""
 
     num_waiting: int = 0
     is_running: bool = False
     num_failed: int = 0
-    """Branches whose last try has failed; their prompts fold when the window is full."""
+    """Branches whose last try has failed; their prompts are compacted when the window is full."""
 
     last_error: str | None = None
 
@@ -97,11 +97,11 @@ class Health(Checked):
     Whether a memory works at this moment, and what it is made of.
 
     An embedder or a compaction in the background that fails is shown and no reason to take a
-    process out of service: it goes on by words alone, and folds as a window is full.
+    process out of service: it goes on by words alone, and compacts as a window is full.
     """
 
     database: DatabaseHealth
-    folds: FoldHealth = FoldHealth()
+    compaction: CompactionHealth = CompactionHealth()
     index: IndexHealth | None = None
     """None without a retriever, and where it cannot say it."""
 

@@ -48,7 +48,7 @@ def test_a_database_that_works_is_reachable_writable_and_of_this_revision(new_ur
     database = found.database
     assert (found.is_ok, database.error, database.is_writable) == (True, None, True)
     assert (database.revision, database.expected, database.pool_size) == (head(), head(), 2)
-    assert (found.index, found.model, found.folds.num_waiting) == (None, None, 0)
+    assert (found.index, found.model, found.compaction.num_waiting) == (None, None, 0)
     assert 0 <= database.seconds <= found.seconds < SOON_S
     assert same.is_ok
 
@@ -175,7 +175,10 @@ def test_what_fails_in_the_background_is_shown_and_no_reason_to_stop(tmp_path):
     assert found.is_ok
     assert "no embedder today" in found.index.last_error
     assert found.index.lag_s > 0
-    assert (found.folds.num_failed, found.folds.last_error) == (1, "RuntimeError: no summary today")
+    assert (found.compaction.num_failed, found.compaction.last_error) == (
+        1,
+        "RuntimeError: no summary today",
+    )
 
 
 def test_a_model_is_asked_during_a_long_step_and_after_close(prompt_health):

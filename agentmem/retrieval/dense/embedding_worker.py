@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from agentmem.machine.logs import log, nature
 from agentmem.protocols import Archive
 from agentmem.retrieval.dense.embed_messages import embed_messages
 from agentmem.retrieval.dense.embedder import Embedder
@@ -292,7 +293,14 @@ class EmbeddingWorker:
         text = f"{type(error).__name__}: {error}"
         # Whoever closed this may have closed the archive too.
         if text != self.last_error and not self._is_closed:
-            _log.warning("messages could not be embedded, and are tried again: %s", text)
+            log(
+                _log,
+                logging.WARNING,
+                "embedding_failed",
+                "messages could not be embedded, and are tried again: {error}",
+                error=nature(error),
+                num_set_aside=len(self.set_aside),
+            )
         self.last_error = text
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError, VectorError
+from agentmem.machine.logs import log
 from agentmem.protocols import Archive, Domain
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.vector_file_format import ContentHashes, SavedVectors
@@ -142,7 +143,7 @@ class MessageVectors:
             self.num_changes += len(rows)
 
     def _complain(self, what: str) -> None:
-        _log.warning("%s", what)
+        log(_log, logging.WARNING, "vectors_unusable", "{reason}", reason=what)
         self.complaint = what
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentmem.errors import AgentMemError, ConfigError
+from agentmem.machine.logs import log, nature
 from agentmem.protocols import Archive, Domain
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.vector_files import VectorFiles
@@ -157,7 +158,8 @@ class IndexCache:
         except AgentMemError as error:
             self._save_at = time.monotonic() + _PAUSE_S
             if self.file_error != str(error):
-                _log.warning("an index is kept in memory alone: %s", error)
+                line = "an index is kept in memory alone: {error}"
+                log(_log, logging.WARNING, "index_file_failed", line, error=nature(error))
             self.file_error = str(error)
         else:
             self.file_error = None
