@@ -39,6 +39,7 @@ from agentmem.errors import VectorError as VectorError
 from agentmem.memory import CompactionState as CompactionState
 from agentmem.memory import CompactionStatus as CompactionStatus
 from agentmem.memory import Memory as Memory
+from agentmem.memory import ReplyOptions as ReplyOptions
 from agentmem.memory import ReplyStream as ReplyStream
 from agentmem.memory import Session as Session
 from agentmem.memory import Subtask as Subtask
@@ -111,6 +112,7 @@ __all__ = [
     "ReadOnlyDatabaseError",
     "ReasoningPart",
     "Reply",
+    "ReplyOptions",
     "ReplyStream",
     "RetrievalError",
     "RetrieverClosedError",

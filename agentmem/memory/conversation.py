@@ -1,19 +1,18 @@
 """What a session and a subtask have in common: one branch to write to and to answer on."""
 
 import hashlib
-from collections.abc import Sequence
 from functools import partial
+from typing import Unpack
 
-from agentmem.config import Budget, Sampling
+from agentmem.config import Budget
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.memory.aio import AsyncReplyStream, finished
 from agentmem.memory.answerable import find_answer, give_again, make_answerable
-from agentmem.memory.arguments import bounded_sampling, check_turn
-from agentmem.memory.recalling import Wanted, wanted_recall
+from agentmem.memory.reply_options import CheckedOptions, ReplyOptions, checked_options
 from agentmem.memory.replying import ReplyStream, Save
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.writing import Writing
-from agentmem.protocols import GenerationRequest, Hit, LanguageModel, split_answer
+from agentmem.protocols import GenerationRequest, LanguageModel, split_answer
 from agentmem.types import BranchId, Message, Origin, Prompt, Reply, Role, StoredMessage
 
 
@@ -35,20 +34,15 @@ class Conversation(Writing):
         # What the model was given, without what another entry only goes on from.
         self._served: list[tuple[int, ...]] = []
 
-    def stream(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
+    def stream(
         self,
         text: str | None = None,
         *,
-        sampling: Sampling | None = None,
-        budget: Budget | None = None,
-        query: str | None = None,
-        hits: Sequence[Hit] | None = None,
-        priority: int = 0,
-        timeout_s: float | None = None,
         client_key: str | None = None,
+        **options: Unpack[ReplyOptions],
     ) -> ReplyStream:
         """
-        Say *text* and answer it piece by piece; without *text*, answer what stands last.
+        Append *text* as the user and stream the answer; without *text*, answer the last message.
 
         The message is stored before the prompt is assembled, and stays stored whatever comes then:
         after an error `stream` without *text* answers it. An answer that was broken off is kept,
@@ -73,32 +67,24 @@ class Conversation(Writing):
             StoreError: the memory is closed.
         """
         model = self._runtime.need_model()
-        budget, sampling, wanted = self._asked(
-            sampling, budget, query=query, hits=hits, priority=priority, timeout_s=timeout_s
-        )
+        asks = checked_options(self._runtime, **options)
         with self._runtime.replies.beginning():
             asked, given = self._say(text, client_key)
             if given is not None:
-                return self._give_again(given, budget)
-            prompt = self._assemble_and_look_ahead(budget, wanted)
+                return self._give_again(given, asks.budget)
+            prompt = self._assemble_and_look_ahead(asks.budget, asks.wanted)
             save = partial(self._save_answer, prompt.branch_id, asked=asked, client_key=client_key)
-            asks = self._request(prompt, sampling, priority, timeout_s)
-            return self._start(model, asks, prompt, save)
+            return self._start(model, self._request(prompt, asks), prompt, save)
 
-    def reply(  # noqa: PLR0913 - what is said, how it is answered, and how long it may wait
+    def reply(
         self,
         text: str | None = None,
         *,
-        sampling: Sampling | None = None,
-        budget: Budget | None = None,
-        query: str | None = None,
-        hits: Sequence[Hit] | None = None,
-        priority: int = 0,
-        timeout_s: float | None = None,
         client_key: str | None = None,
+        **options: Unpack[ReplyOptions],
     ) -> Reply:
         """
-        Say *text*, wait for the whole answer and store it; arguments are those of `stream`.
+        Append *text* as the user, wait for the whole answer and store it; arguments as in `stream`.
 
         An answer that *timeout_s* cut short has `FinishReason.ABORT`.
 
@@ -107,57 +93,28 @@ class Conversation(Writing):
             ContextOverflowError, ConfigError: as `stream` does.
             AdmissionError, QueueFullError, DeadlineError: as `stream` does; *text* stays stored.
         """
-        stream = self.stream(
-            text,
-            sampling=sampling,
-            budget=budget,
-            query=query,
-            hits=hits,
-            priority=priority,
-            timeout_s=timeout_s,
-            client_key=client_key,
-        )
+        stream = self.stream(text, client_key=client_key, **options)
         for _ in stream:
             pass
         return stream.reply
 
-    async def astream(  # noqa: PLR0913 - as `stream`
+    async def astream(
         self,
         text: str | None = None,
         *,
-        sampling: Sampling | None = None,
-        budget: Budget | None = None,
-        query: str | None = None,
-        hits: Sequence[Hit] | None = None,
-        priority: int = 0,
-        timeout_s: float | None = None,
         client_key: str | None = None,
+        **options: Unpack[ReplyOptions],
     ) -> AsyncReplyStream:
-        """Do what `stream` does, for ``async for``; the errors are the same."""
-        stream = await finished(
-            self.stream,
-            text,
-            sampling=sampling,
-            budget=budget,
-            query=query,
-            hits=hits,
-            priority=priority,
-            timeout_s=timeout_s,
-            client_key=client_key,
-        )
+        """Do what `stream` does, for ``async for``; arguments and errors are the same."""
+        stream = await finished(self.stream, text, client_key=client_key, **options)
         return AsyncReplyStream(stream)
 
-    async def areply(  # noqa: PLR0913 - as `reply`
+    async def areply(
         self,
         text: str | None = None,
         *,
-        sampling: Sampling | None = None,
-        budget: Budget | None = None,
-        query: str | None = None,
-        hits: Sequence[Hit] | None = None,
-        priority: int = 0,
-        timeout_s: float | None = None,
         client_key: str | None = None,
+        **options: Unpack[ReplyOptions],
     ) -> Reply:
         """
         Do what `reply` does, without blocking the event loop; the errors are the same.
@@ -165,33 +122,8 @@ class Conversation(Writing):
         Cancelling ends the generation with the piece that is on its way, which for a reply that
         waits in the queue is the first; what was said until then is stored.
         """
-        async with await self.astream(
-            text,
-            sampling=sampling,
-            budget=budget,
-            query=query,
-            hits=hits,
-            priority=priority,
-            timeout_s=timeout_s,
-            client_key=client_key,
-        ) as stream:
+        async with await self.astream(text, client_key=client_key, **options) as stream:
             return await stream.finish()
-
-    def _asked(  # noqa: PLR0913 - what `stream` takes
-        self,
-        sampling: Sampling | None,
-        budget: Budget | None,
-        *,
-        query: str | None,
-        hits: Sequence[Hit] | None,
-        priority: int,
-        timeout_s: float | None,
-    ) -> tuple[Budget, Sampling, Wanted]:
-        """Read how an answer is to be made, before anything is stored for it."""
-        check_turn(priority, timeout_s)
-        wanted = wanted_recall(self._runtime, query, hits)
-        held = self._runtime.budget_for(budget)
-        return held, bounded_sampling(sampling, held), wanted
 
     def _start(
         self, model: LanguageModel, request: GenerationRequest, prompt: Prompt, save: Save
@@ -200,18 +132,16 @@ class Conversation(Writing):
         stream = ReplyStream(prompt, chunks, save, done, split=self._split)
         return self._runtime.replies.add(stream)
 
-    def _request(
-        self, prompt: Prompt, sampling: Sampling, priority: int, timeout_s: float | None
-    ) -> GenerationRequest:
+    def _request(self, prompt: Prompt, asks: CheckedOptions) -> GenerationRequest:
         """Return what the model is asked, and keep account of it."""
         self._first_prompt = self._first_prompt or prompt
         self._keep_served(prompt.token_ids)
         return GenerationRequest(
             token_ids=prompt.token_ids,
-            sampling=sampling,
+            sampling=asks.sampling,
             cache_salt=self._runtime.cache_salt,
-            priority=priority,
-            timeout_s=timeout_s,
+            priority=asks.priority,
+            timeout_s=asks.timeout_s,
             keep=-self._depth,
         )
 

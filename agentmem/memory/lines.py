@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
-from agentmem.config import Budget, Sampling
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.memory.aio import finished, in_thread
 from agentmem.memory.arguments import parts_said
 from agentmem.memory.conversation import Conversation
-from agentmem.protocols import Hit
+from agentmem.memory.reply_options import ReplyOptions, checked_options
 from agentmem.types import (
     BranchId,
     BranchInfo,
@@ -117,17 +116,7 @@ class LineKeeping(Conversation):
         self._pin_what_is_to_stay(stored)
         return stored
 
-    def regenerate(  # noqa: PLR0913 - as `reply`
-        self,
-        *,
-        at: int | None = None,
-        sampling: Sampling | None = None,
-        budget: Budget | None = None,
-        query: str | None = None,
-        hits: Sequence[Hit] | None = None,
-        priority: int = 0,
-        timeout_s: float | None = None,
-    ) -> Reply:
+    def regenerate(self, *, at: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
         """
         Answer the user's last message anew, in place of all that answers it now.
 
@@ -141,49 +130,21 @@ class LineKeeping(Conversation):
             ContextOverflowError, ConfigError, AdmissionError, QueueFullError, DeadlineError: as
                 `stream` does.
         """
-        self._asked(
-            sampling, budget, query=query, hits=hits, priority=priority, timeout_s=timeout_s
-        )
+        checked_options(self._runtime, **options)
         line = self._without_answer(at)
         try:
-            return line.reply(
-                sampling=sampling,
-                budget=budget,
-                query=query,
-                hits=hits,
-                priority=priority,
-                timeout_s=timeout_s,
-            )
+            return line.reply(**options)
         finally:
             self._settle(line)
 
-    async def aregenerate(  # noqa: PLR0913 - as `regenerate`
-        self,
-        *,
-        at: int | None = None,
-        sampling: Sampling | None = None,
-        budget: Budget | None = None,
-        query: str | None = None,
-        hits: Sequence[Hit] | None = None,
-        priority: int = 0,
-        timeout_s: float | None = None,
-    ) -> Reply:
+    async def aregenerate(self, *, at: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
         """Do what `regenerate` does, without blocking the event loop; cancelled as `areply` is."""
-        self._asked(
-            sampling, budget, query=query, hits=hits, priority=priority, timeout_s=timeout_s
-        )
+        checked_options(self._runtime, **options)
         begun: list[Conversation] = []
         try:
             # Kept by the thread itself: a cancelled wait for it raises though it has begun a line.
             await finished(lambda: begun.append(self._without_answer(at)))
-            return await begun[0].areply(
-                sampling=sampling,
-                budget=budget,
-                query=query,
-                hits=hits,
-                priority=priority,
-                timeout_s=timeout_s,
-            )
+            return await begun[0].areply(**options)
         finally:
             # Not awaited: a cancelled task may not be allowed to wait for anything any more.
             for line in begun:

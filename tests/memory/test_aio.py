@@ -29,7 +29,7 @@ class Waiting(ScriptedModel):
         try:
             yield next(chunks)
             self.has_begun.set()
-            self.go_on.wait(5)
+            self.go_on.wait(60)
             yield from chunks
         finally:
             self.is_closed = True
@@ -86,7 +86,7 @@ def test_a_cancelled_reply_ends_its_generation_and_keeps_what_was_said(url):
 
         async def cancel():
             task = asyncio.create_task(session.areply("hello"))
-            await asyncio.to_thread(model.has_begun.wait, 5)
+            assert await asyncio.to_thread(model.has_begun.wait, 60)
             task.cancel()
             await asyncio.sleep(0.01)
             model.go_on.set()

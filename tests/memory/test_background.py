@@ -269,4 +269,4 @@ def test_a_closed_background_takes_up_nothing():
 
     background.ask("a", lambda _is_cancelled: pytest.fail("it was closed"))
 
-    assert background.wait(1)
+    assert background.wait(60)
