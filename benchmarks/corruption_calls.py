@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import io
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,7 @@ def reading_calls(memory: Memory, key: str) -> Calls:
         "Session.key": lambda: session().key,
         "Session.messages": lambda: session().messages(),
         "Session.at": lambda: session().at(5).messages(),
+        "Session.at moment": lambda: len(session().at(datetime.now(UTC)).messages()),
         "Snapshot.messages": lambda: session().at(4).messages(2),
         "Snapshot.pins": lambda: session().at(5).pins(),
         "Session.pins": lambda: session().pins(),

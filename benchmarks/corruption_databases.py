@@ -31,6 +31,18 @@ TEXTS = {
     "huge": "x" * 100_000,
     "deep": "[" * 5_000,
 }
+JSON = {
+    "null": "null",
+    "object": '{"type": 1, "runs": 7}',
+    "other types": '[{"type": "text", "text": 7}]',
+    "lists": '[["a", "b", {"c": 1}], ["d"]]',
+    "no number": "[NaN, 1e999, -1]",
+    "long run": '{"runs": "99999999999999999999h 3s9", "of": [1]}',
+    "digest": '{"position": 3, "left": 7, "added": {"a": 1}, "removed": [[1]]}',
+    "run": "1-99999999999999999999:5 9-3",
+}
+"""Beside `TEXTS`, for the columns that hold something written in a text."""
+WRITTEN = {"parts", "tool_calls", "layout", "tokens_by_tier", "pins", "content", "ranges"}
 MOMENTS = {"words": "yesterday", "number": 5, "empty": "", "far": "9999-99-99 99:99:99.000000"}
 BLOBS = {"empty": b"", "odd": b"\x01\x02\x03", "text": "abc", "number": 2**40}
 POSTGRES_MOMENTS = {"forever": "infinity", "never": "-infinity", "before": "4000-01-01 BC"}
@@ -47,7 +59,7 @@ def damages(column: Column[Any], *, postgres: bool = False) -> Iterator[tuple[st
     elif isinstance(column.type, LargeBinary):
         kinds = BLOBS
     elif isinstance(column.type, Text):
-        kinds = TEXTS
+        kinds = TEXTS | (JSON if column.name in WRITTEN else {})
     yield from (item for item in kinds.items() if not (postgres and item[0] in _ONLY_SQLITE))
     if column.nullable:
         yield "null", None

@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 _BOUND: Final = 2**62
 """No number that is counted gets there, and one more than it still is one of the database."""
 
+_ID_BOUND: Final = 2**63
+"""Of ids: a database goes on from the largest one that it finds."""
+
 
 def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
     """
@@ -118,12 +121,12 @@ def check_row(table: str, row: Any) -> None:
     Raises:
         DamagedRowError: one has not.
     """
-    for name, kind, is_nullable in _columns(table):
+    for name, kind, is_nullable, bound in _columns(table):
         value: Any = getattr(row, name, _MISSING)
         if type(value) is kind:
             if kind is str and not value.isascii() and not _is_text(value):
                 raise damaged(table, row, name, f"{value!r:.80} is no text")
-            if kind is int and not -_BOUND < value < _BOUND:
+            if kind is int and not -bound < value < bound:
                 raise damaged(table, row, name, f"{value} is out of range")
             continue
         if value is _MISSING or (value is None and is_nullable):
@@ -169,15 +172,22 @@ def _located(connection: Connection, error: DamagedRowError) -> DamagedRowError:
     )
 
 
-def _columns(table: str) -> list[tuple[str, Any, bool]]:
+def _columns(table: str) -> list[tuple[str, Any, bool, int]]:
     known = _KNOWN.get(table)
     if known is None:
         columns = Base.metadata.tables[table].columns
-        known = _KNOWN[table] = [(one.name, _kind(one), bool(one.nullable)) for one in columns]
+        known = _KNOWN[table] = [
+            (one.name, _kind(one), bool(one.nullable), _ID_BOUND if _is_id(one) else _BOUND)
+            for one in columns
+        ]
     return known
 
 
-_KNOWN: Final[dict[str, list[tuple[str, Any, bool]]]] = {}
+_KNOWN: Final[dict[str, list[tuple[str, Any, bool, int]]]] = {}
+
+
+def _is_id(column: Column[Any]) -> bool:
+    return column.name in {"id", "target_id", "after_message"} or bool(column.foreign_keys)
 
 
 def _kind(column: Column[Any]) -> type:

@@ -319,7 +319,7 @@ def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
     """Read a row as it will be read once it is stored, so that it fails now and not then."""
     try:
         _read(kind, SimpleNamespace(**row))
-    except (StoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (StoreError, *UNREADABLE) as error:
         raise DamagedFileError(f"a row of {kind} cannot be read: {error}") from error
 
 
