@@ -267,8 +267,9 @@ class InferenceConfig:
             larger batches still take the whole weights, which stay in memory beside them. CPU only.
         block_size: token positions in one KV block.
         kv_bytes: memory for keys and values, in the pool of blocks and in the buffers of requests
-            that run, which have up to half of it; it is taken as it is needed, up to this. A
-            float is a share of what the device has free when the model is loaded.
+            that run, which have up to half of it, or in the caches of a model that reuses none;
+            it is taken as it is needed, up to this. A float is a share of what the device has
+            free when the model is loaded.
         prefill_chunk: tokens of one prompt in one forward pass.
         max_num_batched_tokens: prompt tokens in one step, over all requests.
         max_num_seqs: requests that run at once.

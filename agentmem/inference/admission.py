@@ -25,12 +25,21 @@ class Admission:
         block_size: tokens in a block.
         num_blocks: blocks of the pool; None when there is no pool to fill.
         context_window: tokens that one sequence may have.
+        own_tokens: tokens for whose cache there is memory; None when that sets no end to them.
     """
 
-    def __init__(self, *, block_size: int, num_blocks: int | None, context_window: int) -> None:
+    def __init__(
+        self,
+        *,
+        block_size: int,
+        num_blocks: int | None,
+        context_window: int,
+        own_tokens: int | None = None,
+    ) -> None:
         self._block_size = block_size
         self._num_blocks = num_blocks
         self._context_window = context_window
+        self._own_tokens = own_tokens
         self._share = 1.0
         self.factor = LOW_FACTOR
 
@@ -50,6 +59,9 @@ class Admission:
         if self._num_blocks is not None and self._num_blocks * self._block_size < limit:
             limit = self._num_blocks * self._block_size
             reason = "the KV pool (InferenceConfig.kv_bytes)"
+        if self._own_tokens is not None and self._own_tokens < limit:
+            limit = self._own_tokens
+            reason = "the memory for its cache (InferenceConfig.kv_bytes)"
         needed = num_prompt + (1 if max_tokens is None else max_tokens)
         if needed > limit:
             raise AdmissionError(

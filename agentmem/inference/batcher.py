@@ -202,6 +202,8 @@ class Batcher:
     def _try_start(self, sequence: Sequence) -> bool:
         """Hold the cached prefix of *sequence* and let it run, or leave all as it was."""
         if self._refusal is not None:
+            if not self._fits_beside(sequence):
+                return False
             self.refused[self._refusal] += 1
             sequence.num_cached = 0
             self._scheduler.start(sequence)
@@ -233,8 +235,12 @@ class Batcher:
     def _fits_beside(self, sequence: Sequence) -> bool:
         """Whether the buffers of *sequence* and of all that run will fit, as long as they get."""
         side_by_side = [*self._scheduler.running, sequence]
-        size = self._prefixes.block_size
-        lengths = [self._admission.expected_blocks(one) * size for one in side_by_side]
+        if self._refusal is not None:
+            # What it has computed could not be taken up again, so all that it may get is counted.
+            lengths = [one.num_prompt + one.max_tokens for one in side_by_side]
+        else:
+            size = self._prefixes.block_size
+            lengths = [self._admission.expected_blocks(one) * size for one in side_by_side]
         return self._runner.fits(side_by_side, lengths)
 
     def _advance(self, batch: Batch, now: float) -> None:

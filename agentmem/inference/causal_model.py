@@ -19,6 +19,7 @@ from agentmem.inference import batch_probes as probes
 from agentmem.inference import routing_probe
 from agentmem.inference.kv_tensors import KVLayout
 from agentmem.inference.own_attention import knows_attention, own_attention
+from agentmem.inference.own_size import OwnSize, measure
 from agentmem.inference.paged_cache import PagedCache, RunLayer, Window
 
 # The names under which models take a cache and give it back, newest first.
@@ -58,6 +59,8 @@ class CausalModel:
         self.device: torch.device = module.device
         self.dtype: torch.dtype = module.dtype
         self.layout: KVLayout | None = None
+        self.own_size = OwnSize()
+        """What each text takes for which the model keeps a cache of its own."""
         self.can_batch = self.attends = self._wants_cache = False
         self.is_bitwise = True
         """Whether every pass that was tried gave what it was compared with, to the bit."""
@@ -240,6 +243,7 @@ class CausalModel:
             own = OwnCache()
             self.forward_own(ids, own)
             self.forward_own(ids[:1], own)
+            self.own_size = measure(own.state)
 
     def _found_against_reuse(self, ids: list[int]) -> str | None:
         """Try reuse, and return why it cannot be had."""

@@ -28,7 +28,7 @@ from agentmem.errors import InferenceError, QueueFullError
 from agentmem.inference.admission import Admission
 from agentmem.inference.batcher import Batcher
 from agentmem.inference.block_pool import BlockPool
-from agentmem.inference.causal_model import CausalModel
+from agentmem.inference.causal_model import CausalModel, OwnCache
 from agentmem.inference.device_memory import pool_bytes
 from agentmem.inference.kv_tensors import KVTensors
 from agentmem.inference.kv_usage import KVUsage
@@ -91,19 +91,14 @@ class Engine:
             self._tensors = KVTensors(
                 model.layout, block_size=config.block_size, num_blocks=plan.num_blocks
             )
-        self._scheduler = Scheduler(
-            Limits(
-                max_num_seqs=config.max_num_seqs,
-                max_num_batched_tokens=config.max_num_batched_tokens,
-                prefill_chunk=config.prefill_chunk,
-            )
-        )
+        self._scheduler = Scheduler(_limits(config))
         self._admission = Admission(
             block_size=config.block_size,
             num_blocks=plan.num_blocks if self._tensors is not None else None,
             context_window=context_window,
+            own_tokens=None if self._tensors else model.own_size.longest(plan.own_bytes),
         )
-        self._runner = Runner(model, self._tensors, run_slots=plan.run_slots)
+        self._runner = Runner(model, self._tensors, plan=plan)
         self._batcher = Batcher(
             self._scheduler,
             self._admission,
@@ -269,7 +264,6 @@ class Engine:
         total = self._pool.num_blocks if self._tensors else 0
         free = self._pool.num_free if self._tensors else 0
         cached = self._prefixes.num_cached
-        slot_bytes = self._tensors.slot_bytes if self._tensors else 0
         return KVUsage(
             free=free,
             cached=cached,
@@ -279,8 +273,8 @@ class Engine:
             tokens=self._batcher.num_tokens(),
             kv_bytes=self._tensors.num_bytes if self._tensors else 0,
             max_kv_bytes=self._tensors.max_bytes if self._tensors else 0,
-            run_bytes=self._runner.num_slots * slot_bytes,
-            max_run_bytes=self._runner.max_slots * slot_bytes,
+            run_bytes=self._runner.num_bytes(self._scheduler.running),
+            max_run_bytes=self._runner.max_bytes,
         )
 
     def _check(self) -> None:
@@ -441,12 +435,23 @@ def _closed() -> InferenceError:
     return InferenceError("the model is closed: load it again")
 
 
+def _limits(config: InferenceConfig) -> Limits:
+    return Limits(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        prefill_chunk=config.prefill_chunk,
+    )
+
+
 def _plan(model: CausalModel, config: InferenceConfig, context_window: int) -> MemoryPlan:
+    chunk = [0] * min(config.prefill_chunk, model.context_window or config.prefill_chunk)
     if model.layout is None:
-        return MemoryPlan(num_blocks=0, run_slots=0)
-    chunk = [[0] * min(config.prefill_chunk, model.context_window or config.prefill_chunk)]
+        own_bytes = pool_bytes(
+            config.kv_bytes, model.device, lambda: model.forward_own(chunk, OwnCache())
+        )
+        return MemoryPlan(num_blocks=0, run_slots=0, own_bytes=own_bytes)
     kv_bytes = pool_bytes(
-        config.kv_bytes, model.device, lambda: model.forward(chunk, model.new_cache())
+        config.kv_bytes, model.device, lambda: model.forward([chunk], model.new_cache())
     )
     return plan_memory(
         kv_bytes,

@@ -11,7 +11,8 @@ class KVUsage:
     ``kv_bytes + run_bytes`` stays within ``max_kv_bytes + max_run_bytes``, and that within
     ``InferenceConfig.kv_bytes``.
 
-    All are 0 for a model whose keys and values cannot be kept in blocks.
+    There are no blocks for a model whose keys and values cannot be kept in them; what it keeps by
+    itself for each request that runs is in *run_bytes* then.
     """
 
     free: int
@@ -34,7 +35,8 @@ class KVUsage:
 
     run_bytes: int
     """
-    Bytes of the buffers beside the pool in which requests that run have their keys and values.
+    Bytes of the buffers beside the pool in which requests that run have their keys and values, or
+    of the caches of the model's own making.
 
     They are given back as requests end.
     """

@@ -24,6 +24,9 @@ class MemoryPlan:
     run_slots: int
     """Token positions that the buffers of all runs may hold together."""
 
+    own_bytes: int = 0
+    """Memory for the caches that a model makes for itself, if it has no blocks."""
+
 
 def plan_memory(
     kv_bytes: int, *, block_bytes: int, block_size: int, longest: int, max_num_seqs: int

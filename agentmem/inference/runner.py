@@ -8,6 +8,8 @@ from torch import Tensor
 from agentmem.inference.block_pool import BlockId
 from agentmem.inference.causal_model import CausalModel, OwnCache
 from agentmem.inference.kv_tensors import KVTensors
+from agentmem.inference.memory_plan import MemoryPlan
+from agentmem.inference.own_size import num_bytes
 from agentmem.inference.run_memory import RunMemory
 from agentmem.inference.run_plan import (
     choose_room,
@@ -31,25 +33,29 @@ class Runner:
     Args:
         model: what to run.
         tensors: where its blocks are; None for a model whose state cannot be kept in blocks.
-        run_slots: positions that the buffers of all runs may hold together.
+        plan: what the buffers of all runs, or the model's own caches, may take together.
     """
 
-    def __init__(self, model: CausalModel, tensors: KVTensors | None, *, run_slots: int) -> None:
+    def __init__(self, model: CausalModel, tensors: KVTensors | None, *, plan: MemoryPlan) -> None:
         self._model = model
         self._tensors = tensors
-        self._memory = RunMemory(run_slots)
+        self._memory = RunMemory(plan.run_slots)
+        self._own_bytes = plan.own_bytes
         self.in_pass = False
         """Whether the last thing that was begun is a pass of the model, and it has not ended."""
 
-    @property
-    def num_slots(self) -> int:
-        """Positions that the buffers of all runs hold room for."""
-        return self._memory.num_slots
+    def num_bytes(self, running: Iterable[Sequence]) -> int:
+        """Count what the buffers of all runs take, or the model's own caches of *running*."""
+        if self._tensors is not None:
+            return self._memory.num_slots * self._tensors.slot_bytes
+        caches = [sequence.own_cache for sequence in running]
+        return sum(num_bytes(cache.state) for cache in caches if cache is not None)
 
     @property
-    def max_slots(self) -> int:
-        """Positions that they may hold room for."""
-        return self._memory.limit
+    def max_bytes(self) -> int:
+        """Bytes that they may take together."""
+        slot_bytes = 0 if self._tensors is None else self._tensors.slot_bytes
+        return self._own_bytes if self._tensors is None else self._memory.limit * slot_bytes
 
     def groups(self, sequences: Items[Sequence]) -> list[list[Sequence]]:
         """Split decoding *sequences* into those that go through the model together."""
@@ -89,8 +95,10 @@ class Runner:
             sequences: what is to run side by side.
             lengths: how many tokens each is counted with.
         """
-        if self._tensors is None or len(sequences) < 2:  # noqa: PLR2004 - it is alone
+        if len(sequences) < 2:  # noqa: PLR2004 - it is alone
             return True
+        if self._tensors is None:
+            return sum(map(self._model.own_size.num_bytes, lengths)) <= self._own_bytes
         planned = self._planned(sequences, lengths)
         return sum(slots for _, slots in planned) <= self._memory.limit
 
