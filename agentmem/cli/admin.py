@@ -10,12 +10,20 @@ from typing import Annotated
 import typer
 
 from agentmem.cli.opening import open_to_change, open_to_read, probe
-from agentmem.cli.options import Database, Namespace, SessionKey, User
+from agentmem.cli.options import (
+    Database,
+    Key,
+    KeyFile,
+    Namespace,
+    SessionKey,
+    User,
+    key_from,
+)
 from agentmem.cli.output import AsJson, json_value, out, to_plain
 from agentmem.cli.tables import health_table, pin_table, plain, stale_table, user_table
 from agentmem.errors import InvalidInputError
 from agentmem.memory import Memory, Session
-from agentmem.store import StaleSession
+from agentmem.store import StaleSession, Transferred
 from agentmem.types import BranchId
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
@@ -73,28 +81,42 @@ def export(  # noqa: PLR0913 - one option each
     namespace: Namespace = "default",
     *,
     session: Annotated[str | None, typer.Option(help="Only this session of the user.")] = None,
+    key: Key = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a session, a user's sessions or a namespace, as JSON Lines with a checksum."""
     with open_to_read(database, namespace) as memory:
-        moved = memory.export(file, user=user, key=session)
-    line = plain(f"{moved.sessions} sessions, {moved.messages} messages → {file}")
-    out.say(line, moved, as_json=as_json)
+        hmac_key = key_from(key, key_file)
+        moved = memory.export(file, user=user, key=session, hmac_key=hmac_key)
+    out.say(plain(f"{_counted(moved)} → {file}"), _values(moved), as_json=as_json)
 
 
-def import_(
+def import_(  # noqa: PLR0913 - one option each
     file: Annotated[Path, typer.Argument(help="What `agentmem export` wrote.")],
     database: Database = "sqlite:///agentmem.db",
     user: MaybeUser = None,
     namespace: Namespace = "default",
     *,
+    key: Key = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Read an export into the namespace, whole or not at all; with --user, for that user."""
+    hmac_key = key_from(key, key_file)
     with Memory.open(database, namespace=namespace) as memory:
-        moved = memory.load(file, user=user)
-    line = plain(f"{moved.sessions} sessions, {moved.messages} messages ← {file}")
-    out.say(line, moved, as_json=as_json)
+        moved = memory.load(file, user=user, hmac_key=hmac_key)
+    lines = [f"{_counted(moved)} ← {file}", *(f"not proved: {one}" for one in moved.unproven)]
+    out.say(plain("\n".join(lines)), _values(moved), as_json=as_json)
+
+
+def _counted(moved: Transferred) -> str:
+    return f"{moved.sessions} sessions, {moved.messages} messages"
+
+
+def _values(moved: Transferred) -> dict[str, object]:
+    counts = {"sessions": moved.sessions, "messages": moved.messages}
+    return counts | ({"unproven": moved.unproven} if moved.unproven else {})
 
 
 def delete(  # noqa: PLR0913 - one option each

@@ -14,10 +14,12 @@ from agentmem.cli.options import (
     Device,
     Dtype,
     Key,
+    KeyFile,
     ModelName,
     Namespace,
     SessionKey,
     User,
+    key_from,
 )
 from agentmem.cli.output import AsJson, beside, json_value, out, take_any_encoding
 from agentmem.cli.search import index, search
@@ -198,13 +200,16 @@ def check(  # noqa: PLR0913 - one option each
     integrity: Annotated[bool, typer.Option("--integrity", help="Follow the hash chain.")] = False,
     head: Annotated[str | None, typer.Option(help="One that was kept elsewhere.")] = None,
     key: Key = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Check what is stored of a session and the log of its prompts; exit code 1 if they differ."""
     with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
-        is_keyed = head is not None and head.startswith("hmac")
-        audits = found.audit(integrity=integrity, head=head, key=key if is_keyed else None)
+        # The variable may be set for other calls.
+        is_keyed = head is not None and head.strip().startswith("hmac")
+        known = key_from(key, key_file) if is_keyed else None
+        audits = found.audit(integrity=integrity, head=head, key=known)
     out.show(audit_table(audits), audits, as_json=as_json)
     if any(audit.problems or audit.discrepancies for audit in audits):
         raise typer.Exit(1)
@@ -218,11 +223,12 @@ def head_(  # noqa: PLR0913 - one option each
     namespace: Namespace = "default",
     *,
     key: Key = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the head of a session's hash chain, to be kept elsewhere for check --head."""
     with open_to_read(database, namespace) as memory:
-        found = memory.find(session, user=user).head(key=key)
+        found = memory.find(session, user=user).head(key=key_from(key, key_file))
     out.say(plain(found), {"session": session, "head": found}, as_json=as_json)
 
 

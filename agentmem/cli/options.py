@@ -1,8 +1,11 @@
 """Options that several commands take."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from agentmem.errors import InvalidInputError
 
 Database = Annotated[
     str, typer.Option("--database", "-d", envvar="AGENTMEM_DATABASE", help="Database URL.")
@@ -21,5 +24,26 @@ EmbedderName = Annotated[
 Lexical = Annotated[bool, typer.Option("--lexical", help="By words alone: no embedder is loaded.")]
 Key = Annotated[
     str | None,
-    typer.Option(envvar="AGENTMEM_KEY", show_envvar=True, help="Makes the head an HMAC."),
+    typer.Option(envvar="AGENTMEM_KEY", show_envvar=True, help="For an HMAC."),
 ]
+KeyFile = Annotated[
+    Path | None, typer.Option(help="A file with the key, in place of --key, which others may see.")
+]
+
+
+def key_from(key: str | None, file: Path | None) -> str | None:
+    """
+    Return the key for an HMAC, from its *file* if there is one; the end of its line is no part.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or has no key in it.
+    """
+    if file is None:
+        return key
+    try:
+        found = file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"cannot read the key file {str(file)!r}: {error}") from error
+    if not found:
+        raise InvalidInputError(f"the key file {str(file)!r} is empty")
+    return found

@@ -234,12 +234,18 @@ class Memory:
         return retention.purge_log(before, namespace=self._namespace, dry_run=dry_run)
 
     def export(
-        self, path: str | Path, *, user: str | None = None, key: str | None = None
+        self,
+        path: str | Path,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        hmac_key: str | None = None,
     ) -> Transferred:
         """
         Write a session, all sessions of a user, or without *user* this namespace, to a file.
 
-        The file is JSON Lines with a checksum, and appears under its name when it is complete.
+        The file is JSON Lines with a checksum, and appears under its name when it is complete. With
+        an *hmac_key* it ends with an HMAC, which `load` with the same key asks for.
 
         Raises:
             SessionNotFoundError: the user has no session of that *key*, or nothing at all.
@@ -247,15 +253,20 @@ class Memory:
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
         return self._store.transfer.export(
-            path_of(path), scope=scope, key=key, namespace=self._namespace
+            path_of(path), scope=scope, key=key, namespace=self._namespace, hmac_key=hmac_key
         )
 
-    def load(self, path: str | Path, *, user: str | None = None) -> Transferred:
+    def load(
+        self, path: str | Path, *, user: str | None = None, hmac_key: str | None = None
+    ) -> Transferred:
         """
         Import what `export` wrote, whole or not at all; for *user* if one is given.
 
         All of it is written in this namespace, wherever it was exported from. Of a file of several
-        namespaces, which older versions wrote, only this one's sessions are.
+        namespaces, which older versions wrote, only this one's sessions are. What does not follow
+        the hash chain in the file, or has lost it, is refused; of a file of an older version
+        `Transferred.unproven` says what no chain vouches for. With an *hmac_key* the file must have
+        been exported with that key.
 
         Raises:
             DamagedFileError: the file was cut or altered, or is no export.
@@ -264,7 +275,9 @@ class Memory:
                 namespaces and none is this one.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
-        loaded = self._store.transfer.load(path_of(path), scope=scope, namespace=self._namespace)
+        loaded = self._store.transfer.load(
+            path_of(path), scope=scope, namespace=self._namespace, hmac_key=hmac_key
+        )
         if self._recall is not None:
             self._recall.added()
         return loaded

@@ -34,6 +34,7 @@ _ANY: Final[AnySelect] = (
         BranchRow.state,
         BranchRow.line,
         BranchRow.chain,
+        BranchRow.log_chain,
         SessionRow.owner_id,
     )
     .join(SessionRow, SessionRow.id == BranchRow.session_id)

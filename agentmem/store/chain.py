@@ -12,6 +12,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -133,6 +134,20 @@ def add_event(
     row = {"branch_id": branch_id, "at": state.head, "kind": kind, "content": text, "link": link}
     connection.execute(insert(EventRow), row)
     connection.execute(SET_CHAIN, {"branch": branch_id, "new_chain": link})
+
+
+def changes_of(content: object) -> tuple[set[str], set[str]]:
+    """Return the hashes that an event of pins says came, and that it says went."""
+    changes: Any = None
+    if isinstance(content, str):
+        with suppress(ValueError, RecursionError):
+            changes = json.loads(content)
+    if not isinstance(changes, dict):
+        return set(), set()
+    lists = (changes.get(name) for name in ("added", "removed"))
+    plain = (one if isinstance(one, list) else [] for one in lists)
+    added, removed = ({one for one in some if isinstance(one, str)} for some in plain)
+    return added, removed
 
 
 def linked(link: bytes | None, rows: Sequence[dict[str, Any]]) -> bytes | None:

@@ -28,6 +28,7 @@ REVISIONS: Final = (
     "0010",
     "0011",
     "0012",
+    "0013",
 )
 """All migrations, oldest first. Kept here so that opening a database does not parse them."""
 

@@ -31,9 +31,10 @@ from agentmem.store.schema import (
     PinVersionRow,
     SessionRow,
 )
-from agentmem.store.schema_derived import EmbeddingRow, SummaryRow
+from agentmem.store.schema_derived import EmbeddingRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
 from agentmem.store.stand_ins import read_all
+from agentmem.store.summaries import forget_summaries
 from agentmem.types import (
     BranchId,
     Message,
@@ -64,17 +65,6 @@ _MESSAGE_IDS: Final = (
 )
 _BRANCHES_OF_SESSION: Final = select(BranchRow.id).where(
     BranchRow.session_id == bindparam("session")
-)
-# Positions of sibling branches overlap, so this takes some more than those of the message itself.
-# The rows stay without their texts: the log of prompts still names them.
-_FORGET_SUMMARIES: Final = (
-    update(SummaryRow)
-    .where(
-        SummaryRow.branch_id.in_(_BRANCHES_OF_SESSION),
-        SummaryRow.first <= bindparam("place"),
-        SummaryRow.last >= bindparam("place"),
-    )
-    .values(text="")
 )
 _FORGET_PINNED: Final = (
     update(PinVersionRow)
@@ -141,8 +131,7 @@ class Deletion:
                 raise not_found(f"message at position {position} of branch", branch_id, scope)
             holder = _holder(connection, branch, position)
             row_id = _empty(connection, holder, position)
-            keys = {"session": branch.session_id, "place": position}
-            connection.execute(_FORGET_SUMMARIES, keys)
+            forget_summaries(connection, branch.session_id, position)
             _forget_pinned(connection, holder, position)
             # Whoever was storing a vector of it has done so, or will find it without content.
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row_id))

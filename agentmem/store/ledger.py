@@ -7,10 +7,11 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, select
 
 from agentmem.errors import ConflictError, DamagedRowError, InvalidInputError
 from agentmem.store.branches import find_branch, find_branches
+from agentmem.store.chain import follow
 from agentmem.store.engine import Database
 from agentmem.store.ledger_codec import (
     encode_prompt,
@@ -19,6 +20,7 @@ from agentmem.store.ledger_codec import (
     to_info,
     to_records,
 )
+from agentmem.store.log_chain import add_entry, entry_digest
 from agentmem.store.schema import AnySelect, AssemblyRow, BranchRow, TruncationRow
 from agentmem.store.summaries import (
     Sources,
@@ -74,7 +76,6 @@ _TRUNCATIONS: Final = (
     .order_by(TruncationRow.id)
 )
 _TRUNCATIONS_OF_BRANCH: Final = _TRUNCATIONS.where(AssemblyRow.branch_id == bindparam("branch"))
-_ADD: Final = insert(AssemblyRow).returning(AssemblyRow.id)
 
 _NOTHING: Final = Sources()
 _ANY_HEAD: Final = 2**62
@@ -128,6 +129,8 @@ class Ledger:
             raise InvalidInputError("a truncation record is of another branch than its prompt")
         now = self._clock()
         columns = encode_prompt(prompt, now)
+        left_out = encode_records(prompt.truncations)
+        content = entry_digest(columns, left_out)
         made = [summary for summary in prompt.summaries if summary not in sources.summaries]
 
         def work(connection: Connection) -> AssemblyId:
@@ -137,11 +140,8 @@ class Ledger:
             if made:
                 expect_sources(connection, branch.session_id, sources)
                 add_summaries(connection, prompt.branch_id, made, now)
-            assembly_id = connection.execute(_ADD, columns).scalar_one()
-            rows = encode_records(prompt.truncations, assembly_id)
-            if rows:
-                connection.execute(insert(TruncationRow), rows)
-            return AssemblyId(assembly_id)
+            entry = {**columns, "link": follow(branch.log_chain, content)}
+            return AssemblyId(add_entry(connection, entry, left_out))
 
         return _numbered(prompt, self._database.write_soon(work), now)
 

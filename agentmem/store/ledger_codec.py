@@ -73,21 +73,20 @@ def _to_span(cells: Sequence[Any]) -> Span:
     )
 
 
-def encode_records(records: Sequence[TruncationRecord], assembly_id: int) -> list[dict[str, Any]]:
-    """Write the records of one prompt as rows: one for all that have the same reason."""
+def encode_records(records: Sequence[TruncationRecord]) -> list[dict[str, Any]]:
+    """Write the records of one prompt as rows of none yet: one for all with the same reason."""
     alike: dict[tuple[Any, ...], list[TruncationRecord]] = {}
     for record in records:
         reason = (record.tier, record.reason, record.room, record.destination)
         alike.setdefault(reason, []).append(record)
-    return [_encode_alike(group, assembly_id) for group in alike.values()]
+    return [_encode_alike(group) for group in alike.values()]
 
 
-def _encode_alike(records: Sequence[TruncationRecord], assembly_id: int) -> dict[str, Any]:
+def _encode_alike(records: Sequence[TruncationRecord]) -> dict[str, Any]:
     one = records[0]
     ranges = [(record.first, record.last, record.num_tokens) for record in records]
     tokens = [record.num_tokens for record in records if record.num_tokens is not None]
     return {
-        "assembly_id": assembly_id,
         "first": min(record.first for record in records),
         "last": max(record.last for record in records),
         "tier": one.tier.value,

@@ -6,16 +6,19 @@ oldest that is left gets a record of all that it does not show: those that said 
 left are gone, and the log says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from agentmem.errors import DamagedRowError
+from agentmem.store.chain import add_event
 from agentmem.store.damage import log_unreadable
 from agentmem.store.engine import Database
 from agentmem.store.ledger_codec import encode_records, to_info, to_records
+from agentmem.store.log_chain import EVENT as LOG_EVENT
+from agentmem.store.log_chain import named_digest, purged_of
 from agentmem.store.schema import (
     AnyRow,
     AnySelect,
@@ -25,6 +28,7 @@ from agentmem.store.schema import (
     SessionRow,
     TruncationRow,
 )
+from agentmem.store.schema_derived import EventRow
 from agentmem.types import AssemblyInfo, DisplayForm, Span, Tier, TruncationReason, TruncationRecord
 
 _KEY: Final = (
@@ -52,7 +56,18 @@ _FIRST_NEW: Final = select(func.min(AssemblyRow.id)).where(
     *_SAME_KEY, AssemblyRow.created_at >= bindparam("before")
 )
 _LAST: Final = select(func.max(AssemblyRow.id)).where(*_SAME_KEY)
-_EARLIER: Final = (*_SAME_KEY, AssemblyRow.id < bindparam("kept"))
+_EARLIER: Final = select(AssemblyRow.id).where(*_SAME_KEY, AssemblyRow.id < bindparam("kept"))
+_ENTRIES: Final = (
+    select(AssemblyRow.id, AssemblyRow.link)
+    .where(AssemblyRow.branch_id == bindparam("of_branch_id"))
+    .order_by(AssemblyRow.id)
+)
+_EVENTS: Final = (
+    select(EventRow.kind, EventRow.content)
+    .where(EventRow.branch_id == bindparam("of_branch_id"))
+    .order_by(EventRow.id)
+)
+_BATCH: Final = 500
 _ACCOUNT: Final[AnySelect] = select(AssemblyRow.__table__).where(
     AssemblyRow.id == bindparam("kept")
 )
@@ -67,43 +82,95 @@ def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: 
     """
     Delete the accounts of prompts that were made *before*, and count them.
 
-    Each branch, budget and counter keeps its last one. Those of one go in a transaction of their
-    own; with *dry_run* none do. Those that cannot be read stay, and are logged.
+    Each branch, budget and counter keeps its last one. Those of one branch go in a transaction of
+    their own, with an event of its chain that says so; with *dry_run* none do. Those that go on in
+    an account that cannot be read stay, and are logged.
     """
     asked = {"namespace": namespace, "before": before}
     found = database.read(lambda connection: connection.execute(_OLD, asked).all())
     num = 0
+    by_branch: dict[int, list[AnyRow]] = {}
     for row in found:
+        by_branch.setdefault(row.branch_id, []).append(row)
+    for branch_id, keys in by_branch.items():
 
-        def work(connection: Connection, row: AnyRow = row) -> int:
-            return _purge(connection, row, before, dry_run=dry_run)
+        def work(
+            connection: Connection, branch_id: int = branch_id, keys: list[AnyRow] = keys
+        ) -> int:
+            return _purge(connection, branch_id, keys, before, dry_run=dry_run)
 
-        try:
-            num += database.read(work) if dry_run else database.write(work)
-        except DamagedRowError as error:
-            log_unreadable(error)
+        num += database.read(work) if dry_run else database.write(work)
     return num
 
 
-def _purge(connection: Connection, key: AnyRow, before: datetime, *, dry_run: bool) -> int:
-    same = {f"of_{column.key}": getattr(key, column.key) for column in _KEY}
+def _purge(
+    connection: Connection,
+    branch_id: int,
+    keys: Sequence[AnyRow],
+    before: datetime,
+    *,
+    dry_run: bool,
+) -> int:
     if not dry_run:
-        connection.execute(_LOCK, {"of_branch_id": key.branch_id})
-    kept = connection.execute(_FIRST_NEW, {**same, "before": before}).scalar()
-    if kept is None:
-        kept = connection.execute(_LAST, same).scalar_one()
-    keys = {**same, "kept": kept}
-    counted = select(func.count()).select_from(AssemblyRow).where(*_EARLIER)
-    num = int(connection.execute(counted, keys).scalar_one())
-    if dry_run or not num:
-        return num
+        connection.execute(_LOCK, {"of_branch_id": branch_id})
+    doomed: set[int] = set()
+    named: dict[int, str | None] = {}
+    for key in keys:
+        same = {f"of_{column.key}": getattr(key, column.key) for column in _KEY}
+        kept = connection.execute(_FIRST_NEW, {**same, "before": before}).scalar()
+        if kept is None:
+            kept = connection.execute(_LAST, same).scalar_one()
+        earlier = connection.execute(_EARLIER, {**same, "kept": kept}).scalars().all()
+        if earlier and not dry_run:
+            try:
+                named[kept] = _name_anew(connection, kept)
+            except DamagedRowError as error:
+                log_unreadable(error)
+                continue
+        doomed.update(earlier)
+    if doomed and not dry_run:
+        _note(connection, branch_id, doomed, named)
+        for some in _chunks(sorted(doomed)):
+            connection.execute(delete(AssemblyRow).where(AssemblyRow.id.in_(some)))
+    return len(doomed)
+
+
+def _name_anew(connection: Connection, kept: int) -> str | None:
+    """Add to an account what nothing else names any more, and return the hash of that."""
     info = to_info(connection.execute(_ACCOUNT, {"kept": kept}).one())
     rows = connection.execute(_RECORDS, {"kept": kept})
     own = [record for row in rows for record in to_records(row)]
-    if made := encode_records(_named_anew(info, own), kept):
-        connection.execute(insert(TruncationRow), made)
-    connection.execute(delete(AssemblyRow).where(*_EARLIER), keys)
-    return num
+    made = encode_records(_named_anew(info, own))
+    if not made:
+        return None
+    connection.execute(insert(TruncationRow), [{**row, "assembly_id": kept} for row in made])
+    return named_digest(made)
+
+
+def _note(
+    connection: Connection, branch_id: int, doomed: set[int], named: Mapping[int, str | None]
+) -> None:
+    """Note in the branch's chain which entries of its log go, and what is added to others."""
+    events = connection.execute(_EVENTS, {"of_branch_id": branch_id}).all()
+    purged = purged_of(events)
+    number, runs, added = 0, list[tuple[int, int, str]](), dict[int, str]()
+    is_run = False
+    for row in connection.execute(_ENTRIES, {"of_branch_id": branch_id}):
+        after, _ = purged.skip(number, None)
+        is_run, number = is_run and after == number, after + 1
+        if row.id in doomed:
+            link = row.link.hex() if isinstance(row.link, bytes) else ""
+            start, count = (runs.pop()[:2]) if is_run else (number - 1, 0)
+            runs.append((start, count + 1, link))
+        elif text := named.get(row.id):
+            added[number] = text
+        is_run = row.id in doomed
+    add_event(connection, branch_id, LOG_EVENT, {"runs": runs, "named": added})
+
+
+def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), _BATCH):
+        yield ids[start : start + _BATCH]
 
 
 def _named_anew(info: AssemblyInfo, own: Sequence[TruncationRecord]) -> list[TruncationRecord]:

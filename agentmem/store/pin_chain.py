@@ -2,22 +2,21 @@
 Pins in the hash chain: each version that is written or deleted is an event of a branch.
 
 That is the pin's own branch, and for pins of a session its main one. Pins of a user are of no
-session, and in no chain.
+session, and have a chain of their own (see `user_chain`).
 """
 
-import json
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
 from agentmem.errors import DamagedRowError
-from agentmem.store.chain import PIN_COLUMNS, add_event, pin_digest
+from agentmem.store.chain import PIN_COLUMNS, add_event, changes_of, pin_digest
 from agentmem.store.damage import check_row
 from agentmem.store.schema import AnyRow, BranchRow, PinRow, PinVersionRow
-from agentmem.store.schema_derived import EventRow
+from agentmem.store.schema_derived import EventRow, UserEventRow
+from agentmem.store.user_chain import add_user_event
 from agentmem.types import PinScope
 
 EVENT: Final = "pins"
@@ -29,6 +28,7 @@ _LOCK_MAIN: Final = _MAIN.with_for_update()
 VERSIONS: Final = select(
     PinRow.scope,
     PinRow.key,
+    PinRow.owner_id,
     PinRow.session_id,
     PinRow.branch_id,
     PinVersionRow.nonce,
@@ -37,6 +37,14 @@ VERSIONS: Final = select(
 _OF_PIN: Final = VERSIONS.where(PinRow.id == bindparam("pin"))
 _OF_SESSION: Final = VERSIONS.where(
     PinRow.session_id == bindparam("session"), PinRow.scope != PinScope.USER.value
+)
+_OF_USER: Final = VERSIONS.where(
+    PinRow.owner_id == bindparam("owner"), PinRow.scope == PinScope.USER.value
+)
+_NOTED_OF_USER: Final = (
+    select(UserEventRow.content)
+    .where(UserEventRow.owner_id == bindparam("owner"))
+    .order_by(UserEventRow.id)
 )
 _NOTED: Final = (
     select(EventRow.content)
@@ -74,46 +82,30 @@ def digests_of(connection: Connection, pins: Iterable[int]) -> set[str]:
     """
     Return the hashes of all versions of *pins*.
 
-    Of versions that cannot be read they are those of the session that no version has any more, if
-    there are not more of these.
+    Of versions that cannot be read they are those of the session, or of the user, that no version
+    has any more, if there are not more of these.
     """
     rows = [row for pin in pins for row in connection.execute(_OF_PIN, {"pin": pin})]
     digests = [digest_of(row) for row in rows]
     num_lost = digests.count(_NO_DIGEST)
     found = set(digests) - {_NO_DIGEST}
-    if num_lost and (session_id := rows[0].session_id) is not None:
-        orphans = _noted(connection, session_id) - _there(connection, session_id)
+    if num_lost:
+        orphans = _orphans(connection, rows[0])
         if len(orphans) <= num_lost:
             found |= orphans
     return found
 
 
-def _noted(connection: Connection, session_id: int) -> set[str]:
-    """Return the hashes of the versions that the chain of a session has."""
-    found: set[str] = set()
-    for content in connection.scalars(_NOTED, {"session": session_id}):
+def _orphans(connection: Connection, row: AnyRow) -> set[str]:
+    """Return the hashes that the chain of a pin's session or user has, and no version any more."""
+    keys = {"session": row.session_id, "owner": row.owner_id}
+    is_own = row.scope == PinScope.USER.value
+    noted: set[str] = set()
+    for content in connection.scalars(_NOTED_OF_USER if is_own else _NOTED, keys):
         added, removed = changes_of(content)
-        found = (found | added) - removed
-    return found
-
-
-def _there(connection: Connection, session_id: int) -> set[str]:
-    rows = connection.execute(_OF_SESSION, {"session": session_id})
-    return {digest_of(row) for row in rows}
-
-
-def changes_of(content: object) -> tuple[set[str], set[str]]:
-    """Return the hashes that an event of pins says came, and that it says went."""
-    changes: Any = None
-    if isinstance(content, str):
-        with suppress(ValueError, RecursionError):
-            changes = json.loads(content)
-    if not isinstance(changes, dict):
-        return set(), set()
-    lists = (changes.get(name) for name in ("added", "removed"))
-    plain = (one if isinstance(one, list) else [] for one in lists)
-    added, removed = ({one for one in some if isinstance(one, str)} for some in plain)
-    return added, removed
+        noted = (noted | added) - removed
+    rows = connection.execute(_OF_USER if is_own else _OF_SESSION, keys)
+    return noted - {digest_of(one) for one in rows}
 
 
 def made_from(connection: Connection, holder: int, position: int) -> list[int]:
@@ -130,7 +122,10 @@ def note_pins(
     removed: AbstractSet[str] = frozenset(),
 ) -> None:
     """Note in the chain which versions came and went; *target* says what their pin hangs on."""
-    if target["scope"] == PinScope.USER or added == removed:
+    if added == removed:
+        return
+    if target["scope"] == PinScope.USER:
+        add_user_event(connection, target["target_id"], added=added, removed=removed)
         return
     branch_id = target["branch_id"]
     if branch_id is None:

@@ -39,6 +39,7 @@ from agentmem.store.schema import (
 from agentmem.store.scoping import check_moment
 from agentmem.store.sessions import ensure_owner
 from agentmem.store.stand_ins import stand_in
+from agentmem.store.user_import import UserImport
 from agentmem.types import PinScope, Scope, check_text
 
 EXPORTED: Final = (
@@ -60,6 +61,7 @@ The tables of a session, each after those that its rows refer to.
 Vectors are not among them: whoever imports makes them anew, with the embedder that is there.
 """
 
+USER_EVENT: Final = "user_event"
 _TABLES: Final[Mapping[str, Table]] = Base.metadata.tables
 _TARGETS: Final = {"user": "owner_id", "session": "session_id", "branch": "branch_id"}
 _BATCH: Final = 500
@@ -88,14 +90,15 @@ def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[T
 
 
 def rows_of_user(owner_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
-    """Give the pins that a user has beside those of sessions."""
-    pins, versions = _TABLES["pin"], _TABLES["pin_version"]
+    """Give the pins that a user has beside those of sessions, and the events of their chain."""
+    pins, versions, events = (_TABLES[name] for name in ("pin", "pin_version", USER_EVENT))
     chosen = select(pins).where(pins.c.owner_id == owner_id, pins.c.scope == PinScope.USER.value)
     yield from _in_order(connection, pins, chosen)
     of_these = select(chosen.subquery().c.id)
     yield from _in_order(
         connection, versions, select(versions).where(versions.c.pin_id.in_(of_these))
     )
+    yield from _in_order(connection, events, select(events).where(events.c.owner_id == owner_id))
 
 
 def _in_order(
@@ -151,7 +154,12 @@ class Loader:
     """Inserts the rows of an export under new numbers."""
 
     def __init__(
-        self, connection: Connection, scope: Scope | None, namespace: str | None = None
+        self,
+        connection: Connection,
+        scope: Scope | None,
+        namespace: str | None = None,
+        *,
+        is_chained: bool = False,
     ) -> None:
         self.counts = dict.fromkeys(EXPORTED, 0)
         self._connection = connection
@@ -160,6 +168,10 @@ class Loader:
         self._owner_id: int | None = None
         self._num_users = 0
         self._named = Scope()
+        self.is_chained = is_chained
+        self._user: UserImport | None = None
+        self.unproven: list[str] = []
+        """Whose own pins came without a chain that vouches for them."""
         self.sessions: list[tuple[int, Scope]] = []
         """The new numbers of sessions, and whose each was where the export was made."""
         self._new_ids: dict[str, dict[int, int]] = {name: {} for name in EXPORTED}
@@ -181,9 +193,12 @@ class Loader:
         if kind == "user":
             self._begin_user(content)
             return
-        if kind not in EXPORTED or self._owner_id is None:
+        if kind not in {*EXPORTED, USER_EVENT} or self._owner_id is None or self._user is None:
             raise DamagedFileError(f"an export has no {kind!r} here: nothing was imported")
         row = self._read(_TABLES[kind], content)
+        if kind == USER_EVENT:
+            self._user.event(row)
+            return
         if self._is_known_pin(kind, row, content):
             return
         self.counts[kind] += 1
@@ -204,8 +219,21 @@ class Loader:
             self._new_ids[kind][content["id"]] = added.scalar_one()
         if kind == "session":
             self.sessions.append((self._new_ids[kind][content["id"]], self._named))
-        if kind == "pin" and row["scope"] == PinScope.USER:
-            self._user_pins.add(self._new_ids["pin"][content["id"]])
+        self._note_user_pin(kind, row, content)
+
+    def end(self) -> None:
+        """
+        Insert what still waits, and hold the last user's own pins against their chain.
+
+        Raises:
+            DamagedFileError: they are not what was set where the export was made.
+        """
+        self.finish()
+        if self._user is not None and self._owner_id is not None:
+            is_proven = self._user.settle(self._owner_id, is_declared=self.is_chained)
+            if not is_proven:
+                self.unproven.append(f"the pins of user {self._named.user!r}")
+            self._user = None
 
     def finish(self) -> None:
         """Insert what still waits."""
@@ -221,8 +249,17 @@ class Loader:
             self._connection.execute(insert(table), self._waiting)
         self._waiting = []
 
+    def _note_user_pin(self, kind: str, row: dict[str, Any], content: dict[str, Any]) -> None:
+        assert self._user is not None, "rows come behind the user whose they are"
+        if kind == "pin" and row["scope"] == PinScope.USER:
+            pin_id = self._new_ids["pin"][content["id"]]
+            self._user_pins.add(pin_id)
+            self._user.pin(pin_id, row["key"])
+        elif kind == "pin_version" and row["pin_id"] in self._user_pins:
+            self._user.version(row, is_new=True)
+
     def _begin_user(self, content: Any) -> None:
-        self.finish()
+        self.end()
         self._num_users += 1
         if self._scope is not None and self._num_users > 1:
             raise InvalidInputError(
@@ -235,6 +272,7 @@ class Loader:
         self._named = named
         owner = self._scope or replace(named, namespace=self._namespace or named.namespace)
         self._owner_id = ensure_owner(self._connection, owner)
+        self._user = UserImport(self._connection, content, named=named, written=owner)
 
     def _read(self, table: Table, content: Any) -> dict[str, Any]:
         """Check a record column by column, and let it refer to the new rows."""
@@ -300,9 +338,13 @@ class Loader:
             if found is not None:
                 self._new_ids["pin"][content["id"]] = found
                 self._known_pins.add(found)
+                if self._user is not None:
+                    self._user.pin(found, row["key"])
             return found is not None
         if kind == "pin_version" and row["pin_id"] in self._known_pins:
             self._refuse_other_text(row)
+            if self._user is not None:
+                self._user.version(row, is_new=False)
             return True
         return False
 

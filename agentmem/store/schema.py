@@ -22,7 +22,7 @@ class OwnerRow(Base):
     One user of one namespace.
 
     *digest* stands for both in a unique index: two names of 500 characters are longer than a
-    PostgreSQL index entry can be.
+    PostgreSQL index entry can be. *chain* is the link of the newest event of the user's own pins.
     """
 
     __tablename__ = "owner"
@@ -32,6 +32,7 @@ class OwnerRow(Base):
     digest: Mapped[bytes] = mapped_column(unique=True)
     namespace: Mapped[str]
     user: Mapped[str]
+    chain: Mapped[bytes | None]
 
 
 class SessionRow(Base):
@@ -63,7 +64,7 @@ class BranchRow(Base):
     *line* tells that it is a line that the session itself can be on: the one with the largest
     number is. ``main`` is one without a number too, which is then 0.
 
-    *chain* is the link of the newest entry (see `chain`).
+    *chain* is the link of the newest entry (see `chain`), *log_chain* that of its newest prompt.
     """
 
     __tablename__ = "branch"
@@ -81,6 +82,7 @@ class BranchRow(Base):
     updated_at: Mapped[datetime]
     line: Mapped[int | None]
     chain: Mapped[bytes | None]
+    log_chain: Mapped[bytes | None]
 
 
 _PROMOTED = text("origin = 'promoted'")
@@ -211,7 +213,7 @@ class PinVersionRow(Base):
 
 
 class AssemblyRow(Base):
-    """One prompt, without its text."""
+    """One prompt, without its text. *link* chains it to those before it (see `log_chain`)."""
 
     __tablename__ = "assembly"
     __table_args__ = (
@@ -230,6 +232,7 @@ class AssemblyRow(Base):
     reply: Mapped[int]
     fingerprint: Mapped[str]
     created_at: Mapped[datetime]
+    link: Mapped[bytes | None]
 
 
 class TruncationRow(Base):

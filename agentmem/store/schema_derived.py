@@ -44,6 +44,18 @@ class EventRow(Base):
     link: Mapped[bytes]
 
 
+class UserEventRow(Base):
+    """An entry of the chain of a user's own pins: which versions came and went, as hashes."""
+
+    __tablename__ = "user_event"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = key()
+    owner_id: Mapped[int] = ref("owner.id", index=True)
+    content: Mapped[str]
+    link: Mapped[bytes]
+
+
 class EmbedderRow(Base):
     """What made vectors; *fingerprint* names model, revision, dimension and normalisation."""
 

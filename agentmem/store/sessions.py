@@ -34,6 +34,7 @@ from agentmem.store.damage import check_row, log_unreadable, reading
 from agentmem.store.engine import Database
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, OwnerRow, PinRow, SessionRow
 from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
+from agentmem.store.user_chain import user_genesis
 from agentmem.types import (
     BranchId,
     BranchInfo,
@@ -368,6 +369,7 @@ def ensure_owner(connection: Connection, scope: Scope) -> int:
         "digest": owner_digest(scope),
         "namespace": scope.namespace,
         "user": scope.user,
+        "chain": user_genesis(scope.namespace, scope.user),
     }
     connection.execute(insert_unless_there(connection, OwnerRow), owner)
     return connection.execute(
@@ -390,7 +392,7 @@ def insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
 def insert_branch(connection: Connection, **columns: Any) -> BranchId:
     """Write the row of a new branch, which is open and has no calls."""
     statement: Insert = insert(BranchRow).values(open_calls=0, state=BranchState.OPEN.value)
-    columns["chain"] = genesis_of(connection, columns)
+    columns["chain"] = columns["log_chain"] = genesis_of(connection, columns)
     row_id = connection.execute(statement.returning(BranchRow.id), columns).scalar_one()
     return BranchId(row_id)
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from agentmem.errors import ConflictError, DamagedRowError
 from agentmem.store.damage import damaged, log_unreadable, reading
 from agentmem.store.schema import AnyRow, BranchRow, MessageRow
 from agentmem.store.schema_derived import SummaryRow
+from agentmem.store.summary_chain import note_summaries
 from agentmem.types import BranchId, Origin, StoredMessage, Summary
 
 _BY_KEY: Final = (
@@ -41,6 +42,19 @@ _NUM_WITH_TEXT: Final = (
         MessageRow.origin != Origin.DELETED.value,
     )
 )
+_COVERING: Final = select(SummaryRow.__table__).where(
+    SummaryRow.branch_id.in_(
+        select(BranchRow.id).where(BranchRow.session_id == bindparam("session"))
+    ),
+    SummaryRow.first <= bindparam("place"),
+    SummaryRow.last >= bindparam("place"),
+    _WITH_TEXT,
+)
+_FORGET: Final = (
+    update(SummaryRow)
+    .where(SummaryRow.branch_id == bindparam("holder"), SummaryRow.key == bindparam("summary"))
+    .values(text="")
+)
 _BATCH: Final = 500
 _WITHOUT_TEXT: Final = frozenset({Origin.DELETED, Origin.DAMAGED})
 
@@ -69,6 +83,25 @@ def add_summaries(
     rows = [_encode(s, now) for key, s in own.items() if key not in there]
     if rows:
         connection.execute(insert(SummaryRow), rows)
+        note_summaries(connection, branch_id, rows)
+
+
+def forget_summaries(connection: Connection, session_id: int, position: int) -> None:
+    """
+    Take the texts out of all summaries of a session that cover *position*.
+
+    Positions of sibling branches overlap, so this takes some more than those of the message itself.
+    The rows stay without their texts: the log of prompts still names them. The caller holds all
+    branches.
+    """
+    keys = {"session": session_id, "place": position}
+    rows = connection.execute(_COVERING, keys).all()
+    by_branch: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_branch.setdefault(row.branch_id, []).append({**row._asdict(), "text": ""})
+        connection.execute(_FORGET, {"holder": row.branch_id, "summary": row.key})
+    for branch_id, emptied in sorted(by_branch.items()):
+        note_summaries(connection, branch_id, emptied)
 
 
 def expect_sources(connection: Connection, session_id: int, sources: Sources) -> None:

@@ -6,7 +6,9 @@ is refused before anything is written. Row numbers are those of the database tha
 importing gives new ones.
 """
 
+import base64
 import hashlib
+import hmac
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,22 +16,31 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, bindparam, select
 
 from agentmem.errors import DamagedFileError, InvalidInputError, SessionNotFoundError
-from agentmem.store.chaining import chain_session
 from agentmem.store.codec import to_json
 from agentmem.store.damage import check_row
 from agentmem.store.engine import Database
-from agentmem.store.rows import EXPORTED, Loader, exported, rows_of_session, rows_of_user
-from agentmem.store.schema import BranchRow, OwnerRow, SessionRow
+from agentmem.store.heads import check_key
+from agentmem.store.proving import CHAIN, hold_to_chain
+from agentmem.store.rows import (
+    EXPORTED,
+    USER_EVENT,
+    Loader,
+    exported,
+    rows_of_session,
+    rows_of_user,
+)
+from agentmem.store.schema import OwnerRow, SessionRow
 from agentmem.store.scoping import not_found, owner_digest
-from agentmem.store.verifying import verify_session
 from agentmem.store.whole_file import whole_file
 from agentmem.types import Scope
 
 FORMAT: Final = 1
 _USER: Final = b'{"user"'
+_CHAIN: Final = select(OwnerRow.chain).where(OwnerRow.id == bindparam("owner"))
+_KEY: Final = select(SessionRow.key).where(SessionRow.id == bindparam("session"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,8 @@ class Transferred:
 
     sessions: int
     messages: int
+    unproven: tuple[str, ...] = ()
+    """What an import of an older version brought that no hash chain vouches for, in words."""
 
 
 class Transfer:
@@ -53,18 +66,21 @@ class Transfer:
         scope: Scope | None = None,
         key: str | None = None,
         namespace: str | None = None,
+        hmac_key: str | None = None,
     ) -> Transferred:
         """
         Write one session, all of a user, or with no *scope* everything of *namespace*, or of all.
 
         The file appears under its name when it is complete, and only its owner may read it. A
-        user's own pins go with each export, since they are part of the prompts.
+        user's own pins go with each export, since they are part of the prompts. With an *hmac_key*
+        the end has an HMAC of the file, which nobody can make anew without it.
 
         Raises:
             SessionNotFoundError: the scope has no session of that *key*, or nothing at all.
             InvalidInputError: a *key* without a *scope*, or there is something at *path* that is
-                no file, or the file cannot be written.
+                no file, or the file cannot be written, or *hmac_key* is empty.
         """
+        check_key(hmac_key)
         if key is not None and scope is None:
             raise InvalidInputError("to export one session, say whose it is")
         users = self._database.read(
@@ -73,13 +89,13 @@ class Transfer:
         try:
             with whole_file(path) as file:
                 writer = _Writer(file)
-                writer.write("agentmem-export", {"format": FORMAT})
+                writer.write("agentmem-export", {"format": FORMAT, "chain": CHAIN})
                 for (owner_id, owner_namespace, user), session_ids in users.items():
-                    writer.write("user", {"namespace": owner_namespace, "user": user})
-                    self._copy(writer, partial(rows_of_user, owner_id))
+                    whose = {"namespace": owner_namespace, "user": user}
+                    self._copy(writer, partial(rows_of_user, owner_id), (owner_id, whose))
                     for session_id in session_ids:
                         self._copy(writer, partial(rows_of_session, session_id))
-                writer.end()
+                writer.end(hmac_key)
         except OSError as error:
             raise InvalidInputError(
                 f"cannot write the export {path}: {error.strerror or error}"
@@ -87,24 +103,32 @@ class Transfer:
         return Transferred(sessions=writer.counts["session"], messages=writer.counts["message"])
 
     def load(
-        self, path: Path, *, scope: Scope | None = None, namespace: str | None = None
+        self,
+        path: Path,
+        *,
+        scope: Scope | None = None,
+        namespace: str | None = None,
+        hmac_key: str | None = None,
     ) -> Transferred:
         """
         Import what `export` wrote, all or nothing, for the same users or for *scope*.
 
         With a *namespace*, nothing is written in any other: a file of one namespace goes into it,
-        and of a file of several only what is of it.
+        and of a file of several only what is of it. With an *hmac_key* the file must have been
+        exported with the same one.
 
         Raises:
-            DamagedFileError: the file was cut, altered, or is no export.
+            DamagedFileError: the file was cut, altered, or is no export; it does not follow its
+                hash chain; or it was not made with *hmac_key*.
             ConflictError: a session with the same key is there already, or a pin of the user with
                 the same key has another text.
             InvalidInputError: a *scope* is given and the file is of several users, or the file is
                 of several namespaces and none of them is *namespace*, or it cannot be read.
         """
+        check_key(hmac_key)
         try:
             with path.open("rb") as file:
-                found = _verify(file, path)
+                found, is_chained = _verify(file, path, hmac_key), _is_chained(file, path)
                 if namespace is not None and len(found) > 1 and namespace not in found:
                     raise InvalidInputError(
                         f"{path} is of the namespaces {sorted(found)}, and this one is "
@@ -113,16 +137,11 @@ class Transfer:
 
                 def work(connection: Connection) -> Transferred:
                     file.seek(0)
-                    loader = Loader(connection, scope, namespace)
+                    loader = Loader(connection, scope, namespace, is_chained=is_chained)
                     for kind, content in _bound(_records(file, path), namespace, found):
                         loader.take(kind, content)
-                    loader.finish()
-                    for session_id, named in loader.sessions:
-                        written = scope or replace(named, namespace=namespace or named.namespace)
-                        _hold_to_chain(connection, session_id, named, path, rename=written)
-                    return Transferred(
-                        sessions=loader.counts["session"], messages=loader.counts["message"]
-                    )
+                    loader.end()
+                    return _proven(connection, loader, path, scope, namespace)
 
                 return self._database.write(work)
         except (OSError, ValueError) as error:
@@ -134,12 +153,17 @@ class Transfer:
         self,
         writer: "_Writer",
         rows: Callable[[Connection], Iterator[tuple[Table, Any]]],
+        user: tuple[int, dict[str, Any]] | None = None,
     ) -> None:
         """Write rows as they were at one moment; a read that is run again starts over."""
         start = writer.state()
 
         def work(connection: Connection) -> None:
             writer.go_back(start)
+            if user is not None:
+                chain = connection.execute(_CHAIN, {"owner": user[0]}).scalar_one_or_none()
+                text = base64.b64encode(chain).decode() if isinstance(chain, bytes) else None
+                writer.write("user", {**user[1], "chain": text})
             for table, row in rows(connection.execution_options(yield_per=500)):
                 writer.write(table.name, exported(connection, table, row))
 
@@ -150,7 +174,7 @@ class _Writer:
     """Writes lines and keeps account of them."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.counts = dict.fromkeys((*EXPORTED, "user", "agentmem-export"), 0)
+        self.counts = dict.fromkeys((*EXPORTED, USER_EVENT, "user", "agentmem-export"), 0)
         self._file = file
         self._hasher = hashlib.sha256()
 
@@ -160,8 +184,8 @@ class _Writer:
         self._file.write(line)
         self.counts[kind] += 1
 
-    def end(self) -> None:
-        facts = {"lines": sum(self.counts.values()), "sha256": self._hasher.hexdigest()}
+    def end(self, hmac_key: str | None) -> None:
+        facts = _facts(sum(self.counts.values()), self._hasher.hexdigest(), hmac_key)
         self._file.write(to_json({"end": facts}).encode() + b"\n")
 
     def state(self) -> tuple[int, Any, dict[str, int]]:
@@ -218,32 +242,64 @@ def _is_anything(connection: Connection, users: dict[tuple[int, str, str], list[
     )
 
 
-def _hold_to_chain(
-    connection: Connection, session_id: int, named: Scope, path: Path, *, rename: Scope | None
-) -> None:
+def _facts(lines: int, checksum: str, hmac_key: str | None) -> dict[str, Any]:
+    """Return what the end of an export says of it."""
+    facts: dict[str, Any] = {"lines": lines, "sha256": checksum}
+    if hmac_key is not None:
+        said = f"agentmem export {lines} {checksum}".encode()
+        facts["hmac"] = hmac.new(hmac_key.encode(), said, hashlib.sha256).hexdigest()
+    return facts
+
+
+def _proven(
+    connection: Connection, loader: Loader, path: Path, scope: Scope | None, namespace: str | None
+) -> Transferred:
     """
-    Compare what was imported with the chain that came with it, or chain it if none did.
+    Hold what was imported against the hash chain that came with it.
 
     Raises:
-        DamagedFileError: something is not what was stored where the export was made.
+        DamagedFileError: it does not follow that.
     """
-    chains = select(BranchRow.chain).where(BranchRow.session_id == session_id)
-    is_chained = any(connection.execute(chains).scalars())
-    if is_chained:
-        whose = {"namespace": named.namespace, "user": named.user}
-        found = verify_session(connection, session_id, integrity=True, named=whose).found
-        if found:
-            first = found[0]
-            where = "" if first.position is None else f"message {first.position} "
-            raise DamagedFileError(
-                f"{path} does not follow its hash chain in {len(found)} places, the first: "
-                f"{where}{first.problem}; nothing was imported"
-            )
-    if not is_chained or rename not in {None, named}:
-        chain_session(connection, session_id)
+    unproven = list(loader.unproven)
+    for session_id, named in loader.sessions:
+        written = scope or replace(named, namespace=namespace or named.namespace)
+        covered = hold_to_chain(
+            connection,
+            session_id,
+            path,
+            named=named,
+            written=written,
+            is_declared=loader.is_chained,
+        )
+        if covered is not None:
+            key = connection.execute(_KEY, {"session": session_id}).scalar_one()
+            unproven.append(f"session {key!r}: its chain covers {covered}")
+    return Transferred(
+        sessions=loader.counts["session"],
+        messages=loader.counts["message"],
+        unproven=tuple(unproven),
+    )
 
 
-def _verify(file: IO[bytes], path: Path) -> set[str]:
+def _is_chained(file: IO[bytes], path: Path) -> bool:
+    """
+    Whether an export says that all of it is in a hash chain; those of older versions say nothing.
+
+    Raises:
+        DamagedFileError: it says that of a chain of another version.
+    """
+    file.seek(0)
+    head = _parse(file.readline(), path).get("agentmem-export")
+    chain = head.get("chain") if isinstance(head, dict) else None
+    if chain is not None and chain != CHAIN:
+        raise DamagedFileError(
+            f"{path} has a hash chain of version {chain!r:.20}, and this agentmem reads {CHAIN}: "
+            "nothing was imported"
+        )
+    return chain is not None
+
+
+def _verify(file: IO[bytes], path: Path, hmac_key: str | None) -> set[str]:
     """
     Read the whole file, compare it with what its end says, and return the namespaces in it.
 
@@ -261,11 +317,20 @@ def _verify(file: IO[bytes], path: Path) -> set[str]:
             content = _parse(line, path).get("user")
             if isinstance(content, dict) and isinstance(content.get("namespace"), str):
                 namespaces.add(content["namespace"])
-    expected = {"end": {"lines": lines - 1, "sha256": hasher.hexdigest()}}
-    if not last.endswith(b"\n") or _parse(last, path) != expected:
+    found = _parse(last, path)
+    given = found["end"].pop("hmac", None) if isinstance(found.get("end"), dict) else None
+    expected = _facts(lines - 1, hasher.hexdigest(), hmac_key)
+    made = expected.pop("hmac", None)
+    if not last.endswith(b"\n") or found != {"end": expected}:
         raise DamagedFileError(
             f"{path} is not what was exported: it was cut or altered, or is no export; "
             "nothing was imported"
+        )
+    if made is not None and not (isinstance(given, str) and hmac.compare_digest(given, made)):
+        how = "without a key" if given is None else "with another key, or was altered"
+        raise DamagedFileError(
+            f"{path} was exported {how}: export it anew with this key, or import it without one "
+            "if you trust it; nothing was imported"
         )
     return namespaces
 

@@ -5,9 +5,8 @@ Everything is read in one transaction and nothing is written. What is found is t
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, func, select
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from agentmem.errors import DamagedRowError, StoreError
 from agentmem.store.chain import (
     MESSAGE_COLUMNS,
+    changes_of,
     event_digest,
     follow,
     genesis,
@@ -23,20 +23,23 @@ from agentmem.store.chain import (
 from agentmem.store.codec import decode
 from agentmem.store.damage import UNREADABLE, check_row
 from agentmem.store.deletion import DELETED_EVENT
+from agentmem.store.findings import Findings, Keep, Place
+from agentmem.store.log_chain import purged_of
 from agentmem.store.losses import LOST, NEXT, content_of, is_marked, link_of
 from agentmem.store.pin_chain import EVENT as PINS_EVENT
-from agentmem.store.pin_chain import VERSIONS, changes_of, digest_of
 from agentmem.store.schema import (
     AnyRow,
     BranchRow,
     MessageRow,
     OwnerRow,
-    PinRow,
     SessionRow,
     ToolCallRow,
 )
 from agentmem.store.schema_derived import EventRow, SummaryRow
-from agentmem.types import BranchId, Discrepancy, Origin, PinScope
+from agentmem.store.summary_chain import EVENT as SUMMARIES_EVENT
+from agentmem.store.summary_chain import take_changes
+from agentmem.store.verifying_made import verify_log, verify_pins, verify_summaries
+from agentmem.types import Origin
 
 _FACTS: Final = (
     select(OwnerRow.namespace, OwnerRow.user, SessionRow.key, SessionRow.created_at)
@@ -67,49 +70,18 @@ _NUM_OPEN: Final = (
 _SUMMARIES: Final = select(SummaryRow.key, SummaryRow.first, SummaryRow.last).where(
     SummaryRow.branch_id == bindparam("branch")
 )
-_PINS: Final = VERSIONS.where(
-    PinRow.session_id == bindparam("session"), PinRow.scope != PinScope.USER.value
-)
-
 _ANY: Final = "*"
 """In the place of the hash of an entry: there is none to compare it with."""
 
-Place = tuple[int, int]
-"""How many messages and events of a branch stand before a link."""
 
-
-@dataclass
-class Findings:
-    """
-    What was found, and the links that the chain passes through, as they are computed anew.
-
-    *lost* is what was damaged before it was imported, and says so itself.
-    """
-
-    found: list[Discrepancy] = field(default_factory=list)
-    lost: list[Discrepancy] = field(default_factory=list)
-    passed: dict[int, dict[Place, bytes]] = field(default_factory=dict)
-    at_position: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
-    pins: set[str] = field(default_factory=set)
-
-    def say(self, branch_id: int, position: int | None, problem: str) -> None:
-        """Add one discrepancy."""
-        one = Discrepancy(branch_id=BranchId(branch_id), position=position, problem=problem)
-        self.found.append(one)
-
-    def lose(self, branch_id: int, position: int, problem: str) -> None:
-        """Add what was lost before."""
-        one = Discrepancy(branch_id=BranchId(branch_id), position=position, problem=problem)
-        self.lost.append(one)
-
-
-def verify_session(
+def verify_session(  # noqa: PLR0913 - how deep to look
     connection: Connection,
     session_id: int,
     *,
     integrity: bool,
     named: Mapping[str, str] | None = None,
-    keep: Callable[[int], frozenset[Place]] = lambda _index: frozenset(),
+    with_made: bool = True,
+    keep: Keep = lambda _index: frozenset(),
 ) -> Findings:
     """
     Hold the rows of a session against each other, and with *integrity* against its chain.
@@ -119,6 +91,7 @@ def verify_session(
         session_id: the session; it is there.
         integrity: whether to follow the chain from its beginning, with events and pins.
         named: the namespace and user that the chain was made for, if not those of the session.
+        with_made: whether the log of prompts and summaries are in the chain: once they were not.
         keep: which links of a branch, by its index in the session, the caller wants to know.
     """
     facts = connection.execute(_FACTS, {"session": session_id}).one()
@@ -130,9 +103,13 @@ def verify_session(
     for index, branch in enumerate(branches):
         _check_fork(findings, branch, by_id)
         checker = _BranchCheck(connection, findings, branch, keep(index))
-        checker.run(_genesis(findings, facts, named, branch, by_id), integrity=integrity)
+        begin = _genesis(findings, facts, named, branch, by_id)
+        checker.run(begin, integrity=integrity)
+        if integrity and with_made:
+            verify_log(connection, findings, branch, begin)
+            verify_summaries(connection, findings, branch.id)
     if integrity:
-        _check_pins(connection, findings, session_id, branches)
+        verify_pins(connection, findings, session_id, [branch.id for branch in branches])
     return findings
 
 
@@ -165,19 +142,6 @@ def _check_fork(findings: Findings, branch: AnyRow, by_id: Mapping[int, AnyRow])
         findings.say(branch.id, None, problem)
 
 
-def _check_pins(connection: Connection, findings: Findings, session_id: int, branches: Any) -> None:
-    there = {digest_of(row): row for row in connection.execute(_PINS, {"session": session_id})}
-    for sealed in sorted(there.keys() - findings.pins):
-        row = there[sealed]
-        where = row.branch_id or branches[0].id
-        problem = f"version {row.version} of pin {row.key!r} is not what was set"
-        findings.say(where, None, problem)
-    num_gone = len(findings.pins - there.keys())
-    if num_gone:
-        problem = f"{num_gone} versions of pins that were set are not there as they were set"
-        findings.say(branches[0].id, None, problem)
-
-
 class _BranchCheck:
     """Walks through the messages and events of one branch in their order."""
 
@@ -200,6 +164,7 @@ class _BranchCheck:
     def run(self, begin: bytes, *, integrity: bool) -> None:
         keys = {"branch": self._branch.id}
         events = self._readable(self._connection.execute(_EVENTS, keys).all())
+        self._findings.purged[self._branch.id] = purged_of(events)
         left = _deletions(events)
         waiting = iter(events)
         event = next(waiting, None)
@@ -287,9 +252,8 @@ class _BranchCheck:
         content, stored = event_digest(event.at, event.kind, event.content), link_of(event)
         if not self._follows(link, content, stored) and integrity:
             self._say(None, f"event {self._num_events} ({event.kind}) does not follow what was")
-        if event.kind == PINS_EVENT:
-            added, removed = changes_of(event.content)
-            self._findings.pins = (self._findings.pins | added) - removed
+        with suppress(*UNREADABLE):
+            self._take_changes(event)
         self._pass(event.at - self._branch.forked_at, stored)
         return stored
 
@@ -303,6 +267,17 @@ class _BranchCheck:
             except DamagedRowError as error:
                 self._say(None, f"event {number} cannot be read: {error}")
         return found
+
+    def _take_changes(self, event: AnyRow) -> None:
+        if event.kind == PINS_EVENT:
+            added, removed = changes_of(event.content)
+            place = (self._branch.id, event.at)
+            self._findings.pins |= dict.fromkeys(added, place)
+            for one in removed:
+                self._findings.pins.pop(one, None)
+        elif event.kind == SUMMARIES_EVENT:
+            there = self._findings.summaries.setdefault(self._branch.id, {})
+            take_changes(there, _content(event))
 
     def _pass(self, num_messages: int, link: bytes | None) -> None:
         place = (num_messages, self._num_events)

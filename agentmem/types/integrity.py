@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from agentmem.types.fields import Checked
 from agentmem.types.messages import BranchId
+from agentmem.types.prompt import AssemblyId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,3 +15,5 @@ class Discrepancy(Checked):
     position: int | None
     """Of the message; None where it is about the branch or the session."""
     problem: str
+    assembly_id: AssemblyId | None = None
+    """Of the prompt whose account it is in the log."""
