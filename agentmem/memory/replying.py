@@ -2,6 +2,7 @@
 
 import _thread
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -23,6 +24,8 @@ from agentmem.types import (
     StoredMessage,
     repair_text,
 )
+
+_log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.5
 """How long the collector of a dropped stream waits until that is stored."""
@@ -180,6 +183,7 @@ class ReplyStream:
                 if result is not None:
                     self._finish(result)
                     self._is_over = True
+                    self._end_chunks()
             except BaseException:
                 self._leave()
                 raise
@@ -213,6 +217,13 @@ class ReplyStream:
 
     def _is_of_parent(self) -> bool:
         return os.getpid() != self._process
+
+    def _end_chunks(self) -> None:
+        """Close what has given its whole answer: a generator ends now, not when it is collected."""
+        try:
+            self._close_chunks()
+        except Exception as error:  # noqa: BLE001 - the answer is stored, whatever a model raises now
+            _log.warning("the model failed after a whole answer: %r", error)
 
     def _close_chunks(self) -> None:
         # A generator cannot be closed while another thread is in it: that thread closes it.

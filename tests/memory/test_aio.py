@@ -126,3 +126,22 @@ def test_a_subtask_is_an_async_block_too(session):
 
     assert texts(session) == ["this"]
     assert task.branch.state is BranchState.ENDED
+
+
+def test_a_generator_has_ended_when_its_answer_is_whole():
+    ended = []
+
+    class Cleaning(ScriptedModel):
+        def stream(self, request):
+            try:
+                yield from super().stream(request)
+            finally:
+                ended.append(True)
+                raise RuntimeError("cleaning up failed")
+
+    with Memory.open("sqlite://", model=Cleaning()) as memory:
+        stream = memory.session("s").stream("hello")
+        assert "".join(stream) == "ok"
+
+        assert ended == [True]
+        assert stream.reply.text == "ok"
