@@ -189,7 +189,10 @@ class Runner:
             return True
         if end > _MAX_STALE * (run.longest + num_new):
             return False
-        room = grown(run.room, end, block_size=size, free=self._memory.free)
+        # Layer after layer is copied, so one layer is there twice for a moment.
+        layers = len(self._model.layout.shapes) // 2 if self._model.layout is not None else 1
+        twice = -(-run.room.rows * run.room.slots // layers)
+        room = grown(run.room, end, block_size=size, free=self._memory.free - twice)
         if room is None:
             return False
         run.grow(room.slots)
