@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, exists, select
 
-from agentmem.errors import DamagedRowError, IndexFileError, InvalidInputError
+from agentmem.errors import DamagedRowError, IndexFileError, InvalidInputError, StoreError
 from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain, Embedding, Extent
 from agentmem.store.branches import is_whole_branch
 from agentmem.store.codec import decode
 from agentmem.store.engine import Database
-from agentmem.store.pg_vectors import PgVectors
+from agentmem.store.pg_vectors import IN_TABLE, PgVectors, read_vectors
 from agentmem.store.schema import AnyRow, AnySelect, BranchRow, MessageRow, OwnerRow, SessionRow
 from agentmem.store.schema_derived import EmbedderRow, EmbeddingRow
 from agentmem.store.scoping import check_id, check_position, is_owner, owner_digest
@@ -107,6 +107,8 @@ class StoreArchive:
     def __init__(self, database: Database, namespace: str) -> None:
         self._database = database
         self._namespace = namespace
+        self._tables: dict[str, PgVectors] = {}
+        self._looked: set[str] = set()
 
     @property
     def folder(self) -> Path | None:
@@ -173,13 +175,18 @@ class StoreArchive:
     ) -> tuple[Embedding, ...]:
         """Give the vectors that *message_ids* have of that embedder, by message and place."""
         rows = self._in_chunks(_EMBEDDINGS, message_ids, fingerprint=fingerprint)
+        moved = [row.message_id for row in rows if row.vector == IN_TABLE]
+        in_tables: dict[tuple[int, int], bytes] = {}
+        if moved and self._is_postgres:
+            in_tables = self._database.read(
+                lambda connection: read_vectors(connection, fingerprint, sorted(set(moved)))
+            )
         return tuple(
             Embedding(
                 message_id=MessageId(row.message_id),
                 first=row.first,
                 last=row.last,
-                # What is no vector is given as one that nothing can be compared with.
-                vector=row.vector if isinstance(row.vector, bytes) else _NO_VECTOR,
+                vector=in_tables.get((row.message_id, row.first), _vector(row)),
             )
             for row in rows
             if isinstance(row.first, int) and isinstance(row.last, int)
@@ -200,6 +207,21 @@ class StoreArchive:
                     f"the vector of message {one.message_id} has {len(one.vector)} bytes, which is "
                     "no whole number of float32"
                 )
+        if not embeddings:
+            return
+        table = self._tables.get(fingerprint)
+        try:
+            self._add(fingerprint, embeddings, table)
+        except StoreError:
+            if table is None:
+                raise
+            # It was taken away; what is stored here is moved once there is one again.
+            del self._tables[fingerprint]
+            self._add(fingerprint, embeddings, None)
+
+    def _add(
+        self, fingerprint: str, embeddings: Sequence[Embedding], table: PgVectors | None
+    ) -> None:
         ids = sorted({one.message_id for one in embeddings})
 
         def work(connection: Connection) -> None:
@@ -221,11 +243,13 @@ class StoreArchive:
                 if one.message_id in wanted
             ]
             if rows:
+                taken = [] if table is None else table.take(rows)
                 # Another process may store the same; what came first is as good.
                 connection.execute(insert_unless_there(connection, EmbeddingRow), rows)
+                if table is not None:
+                    table.insert(connection, taken)
 
-        if ids:
-            self._database.write(work)
+        self._database.write(work)
 
     def not_embedded(
         self, fingerprint: str, *, after: MessageId, limit: int
@@ -243,11 +267,22 @@ class StoreArchive:
 
     def table(self, fingerprint: str, dimension: int) -> PgVectors | None:
         """Give the vectors of that embedder as a table; None where the database has no such."""
-        if self._database.engine.dialect.name != "postgresql" or self._database.is_read_only:
+        if not self._is_postgres or self._database.is_read_only:
             return None
-        return PgVectors.open(
-            self._database, lambda connection: _embedder(connection, fingerprint), dimension
+        found = PgVectors.open(
+            self._database,
+            lambda connection: _embedder(connection, fingerprint),
+            dimension,
+            forgets_lost=fingerprint not in self._looked,
         )
+        self._looked.add(fingerprint)
+        if found is not None:
+            self._tables[fingerprint] = found
+        return found
+
+    @property
+    def _is_postgres(self) -> bool:
+        return self._database.engine.dialect.name == "postgresql"
 
     def _read(self, statement: AnySelect, keys: dict[str, Any]) -> tuple[StoredMessage, ...]:
         """Read messages, with a stand-in for each that cannot be read."""
@@ -265,6 +300,11 @@ class StoreArchive:
             return rows
 
         return self._database.read(work) if ids else []
+
+
+def _vector(row: AnyRow) -> bytes:
+    """Return the vector in a row; what is none is one that nothing can be compared with."""
+    return row.vector if isinstance(row.vector, bytes) else _NO_VECTOR
 
 
 def _extent(row: AnyRow) -> Extent:

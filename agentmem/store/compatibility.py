@@ -29,6 +29,7 @@ REVISIONS: Final = (
     "0011",
     "0012",
     "0013",
+    "0014",
 )
 """All migrations, oldest first. Kept here so that opening a database does not parse them."""
 
