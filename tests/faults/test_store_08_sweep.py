@@ -16,8 +16,7 @@ from agentmem import Memory
 DAMAGES = [
     ("message", "parts", "deep"),
     ("branch", "parent_id", "nowhere"),
-    ("session", "created_at", "far"),
-    ("assembly", "layout", "list"),
+    ("event", "link", "number"),
 ]
 """The whole sweep has each column of each table, in each way that fits its type."""
 
