@@ -15,7 +15,16 @@ from typing import Any
 
 import typer
 
-from agentmem import Budget, Memory, PinTask, Policy, Session, Subtask, ToolCall
+from agentmem import (
+    Budget,
+    Memory,
+    PinTask,
+    Policy,
+    Session,
+    SessionNotFoundError,
+    Subtask,
+    ToolCall,
+)
 from agentmem.cli.app import app
 from agentmem.memory.history import History
 from agentmem.memory.snapshot import Snapshot
@@ -91,8 +100,7 @@ def reading_calls(memory: Memory, key: str) -> Calls:
 
     def task() -> Any:
         found = session()
-        compared = next(one for one in found.branches() if one.name == "compare")
-        return found.history(compared.id)
+        return found.history(compared(found))
 
     return {
         "Session.key": lambda: session().key,
@@ -120,6 +128,14 @@ def reading_calls(memory: Memory, key: str) -> Calls:
         "Memory.find": lambda: session().info,
         "Memory.index_status": lambda: memory.index_status(user=user, key=key).num_messages,
     }
+
+
+def compared(session: Any) -> Any:
+    """Return the id of the subtask that `fill` made."""
+    found = [one.id for one in session.branches() if one.name == "compare"]
+    if not found:
+        raise SessionNotFoundError("there is no subtask 'compare'")
+    return found[0]
 
 
 def log_calls(session: Callable[[], Any]) -> Calls:
@@ -178,7 +194,7 @@ def writing_calls(memory: Memory, key: str, folder: Path) -> Calls:
 
     def without_subtask() -> None:
         found = session()
-        found.delete_subtask(next(one.id for one in found.branches() if one.name == "compare"))
+        found.delete_subtask(compared(found))
 
     def streamed() -> str:
         with session().stream("and one more") as stream:
@@ -218,7 +234,8 @@ def line_calls(session: Callable[[], Any]) -> Calls:
 
     def switched() -> Any:
         found = session()
-        return found.switch(next(one.id for one in found.branches() if one.is_line)).name
+        lines = [one.id for one in found.branches() if one.is_line]
+        return found.switch(lines[0] if lines else 1).name
 
     def without_line() -> None:
         found = session()

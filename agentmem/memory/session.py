@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from agentmem.context import legal_fork
-from agentmem.errors import InvalidInputError, SessionNotFoundError
+from agentmem.errors import DamagedRowError, InvalidInputError, SessionNotFoundError
 from agentmem.memory.aio import finished, in_thread
 from agentmem.memory.arguments import parts_said
 from agentmem.memory.conversation import Conversation
@@ -153,6 +153,7 @@ class Session(_Forkable, LineKeeping):
         Raises:
             InvalidInputError: *branch_id* is not an int.
             SessionNotFoundError: this session has no such subtask.
+            DamagedRowError: it names a parent that is not there.
         """
         if not isinstance(branch_id, int):
             raise InvalidInputError(f"a subtask is named by its id, an int, got {branch_id!r:.80}")
@@ -161,7 +162,15 @@ class Session(_Forkable, LineKeeping):
         found = branches.get(branch_id)
         while found is not None and not found.is_line:
             depth += 1
-            found = None if found.parent is None else branches[found.parent]
+            if found.parent not in branches:
+                raise DamagedRowError(
+                    "branch",
+                    column="parent_id",
+                    session=self.key,
+                    branch=found.name,
+                    reason=f"branch {found.parent} is not there",
+                )
+            found = branches[found.parent]
         if depth == 0:
             raise SessionNotFoundError(f"session {self.key!r} has no subtask {branch_id}")
         return depth

@@ -148,15 +148,13 @@ def hand_up_age(connection: Connection, branch_id: int, doomed: Sequence[int]) -
         connection.execute(_TOUCH, {"branch": branch_id, "moment": moment})
 
 
-def find_branches(
-    connection: Connection, scope: Scope, session_id: SessionId, *, is_checked: bool = True
-) -> list[AnyRow]:
+def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -> list[AnyRow]:
     """
     Read all branches of a session, oldest first.
 
     Raises:
         SessionNotFoundError: no such session of this scope.
-        DamagedRowError: one cannot be read, unless it is not to be checked.
+        DamagedRowError: one cannot be read.
     """
     check_id("session", session_id)
     rows = connection.execute(
@@ -164,7 +162,7 @@ def find_branches(
     ).all()
     if not rows:
         raise not_found("session", session_id, scope)
-    for row in rows if is_checked else ():
+    for row in rows:
         check_branch(row)
     return list(rows)
 
@@ -212,7 +210,7 @@ def check_branch(row: AnyRow) -> None:
         DamagedRowError: they cannot.
     """
     check_row("branch", row)
-    if row.parent_id is not None and row.parent_id >= row.id:
+    if row.parent_id is not None and not 0 < row.parent_id < row.id:
         raise damaged("branch", row, "parent_id", f"{row.parent_id} is no older branch")
     if not 0 <= row.forked_at <= row.head:
         raise damaged("branch", row, "head", f"{row.forked_at} to {row.head} is no range")
@@ -228,7 +226,7 @@ def is_whole_branch(row: AnyRow) -> bool:
     """Whether what was read of a branch's place can be that of one."""
     numbers = (row.id, row.session_id, row.forked_at, row.head)
     is_whole = all(type(one) is int for one in numbers) and type(row.parent_id) in {int, type(None)}
-    return is_whole and 0 <= row.forked_at <= row.head
+    return is_whole and row.id > 0 and row.session_id > 0 and 0 <= row.forked_at <= row.head
 
 
 def is_line(row: AnyRow) -> bool:

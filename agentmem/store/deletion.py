@@ -32,7 +32,7 @@ from agentmem.store.schema import (
     SessionRow,
 )
 from agentmem.store.schema_derived import EmbeddingRow
-from agentmem.store.scoping import check_position, is_owner, not_found, owner_digest
+from agentmem.store.scoping import check_id, check_position, is_owner, not_found, owner_digest
 from agentmem.store.stand_ins import read_all
 from agentmem.store.summaries import forget_summaries
 from agentmem.types import (
@@ -206,7 +206,10 @@ class Deletion:
         """
 
         def work(connection: Connection) -> Deleted:
-            find_branches(connection, scope, session_id, is_checked=False)
+            # One that has lost its branches can be deleted too.
+            owned = _SESSION_IDS.where(SessionRow.id == check_id("session", session_id))
+            if connection.scalar(owned, {"owner": owner_digest(scope)}) is None:
+                raise not_found("session", session_id, scope)
             return delete_sessions(connection, [session_id])
 
         gone = self._finish(work)

@@ -8,7 +8,7 @@ left are gone, and the log says so.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
@@ -68,9 +68,10 @@ _EVENTS: Final = (
     .order_by(EventRow.id)
 )
 _BATCH: Final = 500
-_ACCOUNT: Final[AnySelect] = select(AssemblyRow.__table__).where(
-    AssemblyRow.id == bindparam("kept")
-)
+_FEW: Final = 10
+_ACCOUNTS: Final[AnySelect] = select(AssemblyRow.__table__).where(*_SAME_KEY)
+_FROM: Final = _ACCOUNTS.where(AssemblyRow.id >= bindparam("kept")).order_by(AssemblyRow.id)
+_BACK: Final = _ACCOUNTS.where(AssemblyRow.id < bindparam("kept")).order_by(AssemblyRow.id.desc())
 _RECORDS: Final[AnySelect] = (
     select(TruncationRow.__table__, AssemblyRow.branch_id, AssemblyRow.created_at)
     .join(AssemblyRow, AssemblyRow.id == TruncationRow.assembly_id)
@@ -83,8 +84,8 @@ def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: 
     Delete the accounts of prompts that were made *before*, and count them.
 
     Each branch, budget and counter keeps its last one. Those of one branch go in a transaction of
-    their own, with an event of its chain that says so; with *dry_run* none do. Those that go on in
-    an account that cannot be read stay, and are logged.
+    their own, with an event of its chain that says so; with *dry_run* none do. The one that is
+    left can be read; where none can be, all stay, which is logged.
     """
     asked = {"namespace": namespace, "before": before}
     found = database.read(lambda connection: connection.execute(_OLD, asked).all())
@@ -120,13 +121,14 @@ def _purge(
         kept = connection.execute(_FIRST_NEW, {**same, "before": before}).scalar()
         if kept is None:
             kept = connection.execute(_LAST, same).scalar_one()
-        earlier = connection.execute(_EARLIER, {**same, "kept": kept}).scalars().all()
+        try:
+            info, own = _first_whole(connection, {**same, "kept": kept})
+        except DamagedRowError as error:
+            log_unreadable(error)
+            continue
+        earlier = connection.execute(_EARLIER, {**same, "kept": info.id}).scalars().all()
         if earlier and not dry_run:
-            try:
-                named[kept] = _name_anew(connection, kept)
-            except DamagedRowError as error:
-                log_unreadable(error)
-                continue
+            named[info.id] = _name_anew(connection, info, own)
         doomed.update(earlier)
     if doomed and not dry_run:
         _note(connection, branch_id, doomed, named)
@@ -135,15 +137,14 @@ def _purge(
     return len(doomed)
 
 
-def _name_anew(connection: Connection, kept: int) -> str | None:
+def _name_anew(
+    connection: Connection, info: AssemblyInfo, own: Sequence[TruncationRecord]
+) -> str | None:
     """Add to an account what nothing else names any more, and return the hash of that."""
-    info = to_info(connection.execute(_ACCOUNT, {"kept": kept}).one())
-    rows = connection.execute(_RECORDS, {"kept": kept})
-    own = [record for row in rows for record in to_records(row)]
     made = encode_records(_named_anew(info, own))
     if not made:
         return None
-    connection.execute(insert(TruncationRow), [{**row, "assembly_id": kept} for row in made])
+    connection.execute(insert(TruncationRow), [{**row, "assembly_id": info.id} for row in made])
     return named_digest(made)
 
 
@@ -171,6 +172,27 @@ def _note(
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     for start in range(0, len(ids), _BATCH):
         yield ids[start : start + _BATCH]
+
+
+def _first_whole(
+    connection: Connection, keys: dict[str, Any]
+) -> tuple[AssemblyInfo, list[TruncationRecord]]:
+    """
+    Return the account *kept* with its records, or the nearest that can be read: a later one first.
+
+    Raises:
+        DamagedRowError: none can be.
+    """
+    lost: DamagedRowError | None = None
+    for statement in (_FROM, _BACK):
+        for row in connection.execute(statement, keys).yield_per(_FEW):
+            try:
+                info = to_info(row)
+                rows = connection.execute(_RECORDS, {"kept": info.id})
+                return info, [record for one in rows for record in to_records(one)]
+            except DamagedRowError as error:
+                lost = lost or error
+    raise lost or DamagedRowError("assembly", reason="there is none")
 
 
 def _named_anew(info: AssemblyInfo, own: Sequence[TruncationRecord]) -> list[TruncationRecord]:

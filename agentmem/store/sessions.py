@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from agentmem.errors import DamagedRowError, InvalidInputError
+from agentmem.errors import DamagedRowError, InvalidInputError, SessionNotFoundError
 from agentmem.store.base import Base
 from agentmem.store.branches import (
     ancestors,
@@ -232,7 +232,7 @@ class Sessions:
             lines = []
             for one in found:
                 # One that cannot be read takes nothing of the user's other sessions with it.
-                with suppress(DamagedRowError):
+                with suppress(DamagedRowError, SessionNotFoundError):
                     row = find_branch(connection, scope, BranchId(one))
                     if row.parent_id is not None:
                         lines.append([row, *ancestors(connection, row)])

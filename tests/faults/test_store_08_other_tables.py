@@ -7,7 +7,9 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from agentmem import DamagedRowError, Memory, Origin, ToolCall
+from agentmem import Budget, DamagedRowError, Memory, Origin, SessionNotFoundError, ToolCall
+from agentmem.retrieval import HybridRetriever
+from agentmem.testing import WordCounter
 from tests.store.conftest import new_postgres_url, postgres  # noqa: F401 - fixtures
 
 
@@ -17,6 +19,7 @@ def clean(tmp_path_factory):
     with Memory.open(f"sqlite:///{path}") as memory:
         for key, user in (("hurt", "u"), ("beside", "u"), ("other", "v")):
             fill(memory.session(key, user=user))
+        memory.find("hurt", user="u").subtask("work")
     return path
 
 
@@ -44,7 +47,7 @@ def damaged(clean, tmp_path):
             for statement in statements:
                 assert connection.execute(statement).rowcount
             connection.commit()
-        with Memory.open(f"sqlite:///{path}") as memory:
+        with Memory.open(f"sqlite:///{path}", retriever=HybridRetriever()) as memory:
             yield memory
 
     return open_damaged
@@ -100,29 +103,59 @@ def test_a_damaged_open_call_is_named_by_what_would_answer_it(damaged):
         memory.find("beside", user="u").append("user", "and?")
 
 
-def test_a_session_without_a_branch_is_named_and_can_be_purged(damaged):
-    with damaged("UPDATE branch SET session_id = 987654 WHERE id = 1") as memory:
+@pytest.mark.parametrize(
+    "change", ["parent_id = -7", "parent_id = 987654", "parent_id = 2", "id = -7"]
+)
+def test_a_subtask_whose_row_is_damaged_is_named_and_harms_no_other_session(damaged, change):
+    with damaged(change_of("branch", change, "name = 'work'")) as memory:
+        hurt = memory.find("hurt", user="u")
+        with pytest.raises((DamagedRowError, SessionNotFoundError)):
+            hurt.delete_subtask(next(one.id for one in hurt.branches() if one.name == "work"))
+        found = memory.find("beside", user="u").search("question", everywhere=True)
+        assert [hit.times for hit in found] == [2]
+        memory.delete("hurt", user="u")
+
+
+def test_a_session_without_a_branch_is_named_and_can_be_deleted(damaged):
+    with damaged("UPDATE branch SET session_id = 987654 WHERE session_id = 1") as memory:
         with pytest.raises(DamagedRowError, match="'hurt'"):
             memory.session("hurt", user="u")
-        assert len(memory.purge(timedelta(0))) == 2
+        memory.delete("hurt", user="u")
+        assert memory.session("hurt", user="u").messages() == ()
 
 
-def test_accounts_of_others_are_purged_beside_some_that_cannot_be_read(tmp_path):
-    from agentmem.testing import WordCounter  # noqa: PLC0415 - only here
-
+@pytest.mark.parametrize(
+    ("change", "num_purged", "num_left"),
+    [
+        (change_of("assembly", "layout = 7", "branch_id = 1"), 2, 1),
+        (change_of("assembly", "pins = x'ff'", "id = 2"), 4, 1),
+        (change_of("assembly", "head = 'abc'", "id = 3"), 3, 2),
+        (change_of("truncation", "ranges = 'abc'", "assembly_id = 2"), 4, 1),
+    ],
+)
+def test_a_purge_of_accounts_takes_those_that_cannot_be_read_and_leaves_no_others(
+    tmp_path, change, num_purged, num_left
+):
     path = tmp_path / "m.db"
-    with Memory.open(f"sqlite:///{path}", counter=WordCounter()) as memory:
+    options = {"counter": WordCounter(), "budget": Budget(context=30, reply=8)}
+    with Memory.open(f"sqlite:///{path}", **options) as memory:
         for key in ("hurt", "other"):
             session = memory.session(key)
             for index in range(3):
-                session.append("user", f"number {index}")
+                session.append("user", f"the number {index} is what this one is about")
                 session.assemble()
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE assembly SET layout = 7 WHERE branch_id = 1")
+        assert connection.execute(change).rowcount
         connection.commit()
-    with Memory.open(f"sqlite:///{path}") as memory:
-        assert memory.purge_log(timedelta(0)) == 2
+    with Memory.open(f"sqlite:///{path}", **options) as memory:
+        hurt = memory.find("hurt")
+        assert hurt.check()
+        assert memory.purge_log(timedelta(0)) == num_purged
         assert len(memory.find("other").assemblies()) == 1
+        if num_left == 1 and num_purged == 4:
+            assert hurt.check() == ()
+            assert len(hurt.assemblies()) == 1
+        hurt.assemble()
 
 
 def test_a_moment_that_no_datetime_is_takes_only_its_own_row_with_it(
