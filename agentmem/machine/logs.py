@@ -31,6 +31,7 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "compaction_failed": ("error", "failures"),
     "model_loaded": ("model", "device", "dtype", "weight_bytes", "max_kv_bytes", "seconds"),
     "model_unloaded": ("model", "weight_bytes", "kv_bytes", "seconds"),
+    "model_failed_late": ("error",),
     "request_refused": ("error", "num_prompt", "num_waiting"),
     "request_cancelled": ("num_prompt", "num_generated"),
     "request_preempted": ("num_prompt", "num_generated", "num_preempted"),

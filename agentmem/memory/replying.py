@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from agentmem.errors import ConfigError, StoreError
+from agentmem.machine.logs import log, nature
 from agentmem.memory.arguments import thought_and_answer
 from agentmem.protocols import Chunk, ChunkStream
 from agentmem.types import (
@@ -223,7 +224,8 @@ class ReplyStream:
         try:
             self._close_chunks()
         except Exception as error:  # noqa: BLE001 - the answer is stored, whatever a model raises now
-            _log.warning("the model failed after a whole answer: %r", error)
+            line = "the model failed after a whole answer: {error}"
+            log(_log, logging.WARNING, "model_failed_late", line, error=nature(error))
 
     def _close_chunks(self) -> None:
         # A generator cannot be closed while another thread is in it: that thread closes it.

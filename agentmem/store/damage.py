@@ -162,7 +162,7 @@ def _located(connection: Connection, error: DamagedRowError) -> DamagedRowError:
             name, session_id = found.name, session_id or _whole(found.session_id)
     if session_id is not None:
         key = connection.scalar(select(session.c.key).where(session.c.id == session_id))
-    return DamagedRowError(
+    found_error = DamagedRowError(
         error.table,
         column=error.column,
         session=key if isinstance(key, str) else None,
@@ -170,6 +170,9 @@ def _located(connection: Connection, error: DamagedRowError) -> DamagedRowError:
         position=error.position,
         reason=error.reason,
     )
+    # Logged again further up, it is known to be the same row.
+    found_error._branch_id, found_error._session_id = error._branch_id, error._session_id  # noqa: SLF001 - as above
+    return found_error
 
 
 def _columns(table: str) -> list[tuple[str, Any, bool, int]]:

@@ -61,6 +61,13 @@ def test_the_readme_lists_the_events_and_their_fields():
     assert {name: tuple(re.findall(r"`(\w+)`", fields)) for name, fields in rows} == EVENTS
 
 
+def test_each_line_that_is_logged_is_an_event():
+    folder = Path(__file__).parents[2] / "agentmem"
+    plain = re.compile(r"_log\.(info|warning|error|exception|critical)\(")
+
+    assert [path.name for path in folder.rglob("*.py") if plain.search(path.read_text())] == []
+
+
 def test_nothing_is_printed_where_logging_is_not_configured(path, capfd):
     Memory.open(f"sqlite:///{path}").close()
 
@@ -196,6 +203,7 @@ def test_requests_that_are_refused_cancelled_and_preempted_are_logged(events):
 
 def test_a_step_that_fails_is_logged(events):
     with tiny_model() as model:
+        model._log_loaded(0.5)
         step, failures = model._engine._batcher.step, iter([RuntimeError(SECRET)])
 
         def failing(now):
@@ -206,4 +214,7 @@ def test_a_step_that_fails_is_logged(events):
         model._engine._batcher.step = failing
         model.generate(ask(random_ids(10), 2))
 
+    (loaded,) = events("model_loaded")
+    assert (loaded["device"], loaded["seconds"]) == ("cpu", 0.5)
+    assert loaded["weight_bytes"] > 0
     assert events("step_failed") == [{"error": "RuntimeError", "failures": 1}]
