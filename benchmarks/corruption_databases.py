@@ -81,6 +81,7 @@ def rows_clause(table: Table) -> str:
     special = {
         "session": f"id IN ({hurt})",
         "owner": f"id IN (SELECT owner_id FROM session WHERE id IN ({hurt}))",
+        "user_event": f"owner_id IN (SELECT owner_id FROM session WHERE id IN ({hurt}))",
         "pin": f"session_id IN ({hurt})",
     }
     if table.name in special:

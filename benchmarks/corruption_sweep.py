@@ -44,7 +44,7 @@ from agentmem import AgentMemError, Memory
 
 WHOLE = {"alembic_version", "compatibility"}
 """Tables of the database as a whole: damage there may reach all."""
-OF_USER = {"owner"}
+OF_USER = {"owner", "user_event"}
 """Tables whose rows belong to all sessions of a user: damage there may reach those."""
 
 OTHERS_WRITE = ("Session.append", "Session.reply", "Memory.export", "Session.delete_message 1")
