@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from agentmem.errors import ConflictError, DamagedRowError
-from agentmem.store.damage import damaged, log_unreadable, reading
+from agentmem.store.damage import check_row, damaged, log_unreadable, reading
 from agentmem.store.schema import AnyRow, BranchRow, MessageRow
 from agentmem.store.schema_derived import SummaryRow
 from agentmem.store.summary_chain import note_summaries
@@ -48,6 +48,13 @@ _COVERING: Final = select(SummaryRow.__table__).where(
     ),
     SummaryRow.first <= bindparam("place"),
     SummaryRow.last >= bindparam("place"),
+    _WITH_TEXT,
+)
+_DROP_LOST: Final = delete(SummaryRow).where(
+    SummaryRow.branch_id == bindparam("holder"),
+    SummaryRow.first <= bindparam("place"),
+    SummaryRow.last >= bindparam("place"),
+    SummaryRow.key.not_in(bindparam("whole", expanding=True)),
     _WITH_TEXT,
 )
 _FORGET: Final = (
@@ -91,17 +98,30 @@ def forget_summaries(connection: Connection, session_id: int, position: int) -> 
     Take the texts out of all summaries of a session that cover *position*.
 
     Positions of sibling branches overlap, so this takes some more than those of the message itself.
-    The rows stay without their texts: the log of prompts still names them. The caller holds all
+    The rows stay without their texts: the log of prompts still names them. One that cannot be read
+    goes as a whole. The caller holds all
     branches.
     """
     keys = {"session": session_id, "place": position}
     rows = connection.execute(_COVERING, keys).all()
     by_branch: dict[int, list[dict[str, Any]]] = {}
+    lost: dict[int, list[str]] = {}
     for row in rows:
-        by_branch.setdefault(row.branch_id, []).append({**row._asdict(), "text": ""})
-        connection.execute(_FORGET, {"holder": row.branch_id, "summary": row.key})
+        emptied = by_branch.setdefault(row.branch_id, [])
+        try:
+            check_row("summary", row)
+        except DamagedRowError:
+            known = [row.key] if isinstance(row.key, str) and row.key.isascii() else []
+            lost.setdefault(row.branch_id, []).extend(known)
+        else:
+            emptied.append({**row._asdict(), "text": ""})
+            connection.execute(_FORGET, {"holder": row.branch_id, "summary": row.key})
     for branch_id, emptied in sorted(by_branch.items()):
-        note_summaries(connection, branch_id, emptied)
+        if branch_id in lost:
+            # Not by their keys, which may be what cannot be read.
+            whole = {"holder": branch_id, "whole": [row["key"] for row in emptied]}
+            connection.execute(_DROP_LOST, {**whole, "place": position})
+        note_summaries(connection, branch_id, emptied, lost.get(branch_id, ()))
 
 
 def expect_sources(connection: Connection, session_id: int, sources: Sources) -> None:

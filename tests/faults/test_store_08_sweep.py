@@ -17,6 +17,7 @@ DAMAGES = [
     ("message", "parts", "deep"),
     ("branch", "parent_id", "nowhere"),
     ("event", "link", "number"),
+    ("summary", "key", "not utf-8"),
 ]
 """The whole sweep has each column of each table, in each way that fits its type."""
 
