@@ -111,14 +111,14 @@ class ScriptedModel:
         )
 
     def discard_prefix(
-        self, token_ids: Sequence[int], *, keep: int = 0, cache_salt: str = ""
+        self, token_ids: Sequence[int], *, num_kept: int = 0, cache_salt: str = ""
     ) -> None:
-        """Forget the requests that *token_ids* begins with and that are longer than *keep*."""
+        """Forget the requests that *token_ids* begins with and that are longer than *num_kept*."""
         self.requests = [
             old
             for old in self.requests
             if old.cache_salt != cache_salt
-            or len(old.token_ids) <= keep
+            or len(old.token_ids) <= num_kept
             or old.token_ids != tuple(token_ids[: len(old.token_ids)])
         ]
 

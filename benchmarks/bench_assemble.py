@@ -35,7 +35,7 @@ from report import print_json
 
 from agentmem import Budget, Memory, Session
 from agentmem.inference import DEFAULT_MODEL, LocalModel
-from agentmem.inference.weights import find_model
+from agentmem.inference.weights.find import find_model
 from agentmem.protocols import TokenCounter
 from agentmem.types import BranchId, Message, Role, Scope, TextPart
 

@@ -25,7 +25,7 @@ from workloads import Words
 
 from agentmem import Sampling
 from agentmem.inference import LocalModel
-from agentmem.inference.pending import Pending
+from agentmem.inference.engine.request_handle import RequestHandle
 from agentmem.protocols import GenerationRequest
 
 CONTEXT = 1024
@@ -96,7 +96,7 @@ def measure(
 
 def our_step(
     model: LocalModel, prompts: list[tuple[int, ...]], num_steps: int
-) -> tuple[list[Pending], Callable[[], None]]:
+) -> tuple[list[RequestHandle], Callable[[], None]]:
     """Bring requests to their first token; give them, and what makes the next of each."""
     engine = model._running()  # noqa: SLF001 - steps are no part of the interface
     sampling = Sampling(max_tokens=num_steps + 8, ignore_eos=True)

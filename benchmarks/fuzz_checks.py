@@ -9,8 +9,8 @@ import legal
 from fuzz_talk import ASKED, MARK, RESULT_OF
 
 from agentmem.config import Budget
-from agentmem.inference.call_arguments import Arguments
-from agentmem.inference.transcript import Calls, Traits, Transcript
+from agentmem.inference.chat.call_arguments import Arguments
+from agentmem.inference.chat.template_messages import Calls, TemplateCapabilities, Transcript
 from agentmem.protocols import TokenCounter
 from agentmem.types import Message, Origin, Pin, Prompt, Role, Span, StoredMessage, Tier
 
@@ -41,9 +41,9 @@ _TIMES = re.compile(r"\s*[\[(][^\])]*\d+ times[^\])]*[\])]\s*$")
 _POSITION = re.compile(r"\d+")
 _OWN = {Role.USER: "U", Role.ASSISTANT: "APH", Role.TOOL: "T", Role.SYSTEM: "N"}
 _STRICT = {
-    "mistral": Traits(system=True, calls=Calls(short_ids=True), parallel=True),
-    "llama": Traits(repeats=True, any_first=True, system=True, calls=Calls()),
-    "gemma": Traits(),
+    "mistral": TemplateCapabilities(system=True, calls=Calls(short_ids=True), parallel=True),
+    "llama": TemplateCapabilities(repeats=True, any_first=True, system=True, calls=Calls()),
+    "gemma": TemplateCapabilities(),
 }
 
 

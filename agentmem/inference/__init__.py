@@ -5,9 +5,9 @@ Importing this loads torch and transformers.
 """
 
 from agentmem.machine import cpu_threads  # noqa: F401, I001 - before torch is loaded
-from agentmem.inference.kv_usage import KVUsage
-from agentmem.inference.models import LocalModel
-from agentmem.inference.tokenizer import ChatTokenizer
-from agentmem.inference.weights import DEFAULT_MODEL
+from agentmem.inference.kv_cache.usage import KVUsage
+from agentmem.inference.local_model import LocalModel
+from agentmem.inference.chat.tokenizer import ChatTokenizer
+from agentmem.inference.weights.find import DEFAULT_MODEL
 
 __all__ = ["DEFAULT_MODEL", "ChatTokenizer", "KVUsage", "LocalModel"]

@@ -142,7 +142,7 @@ class Conversation(Writing):
             cache_salt=self._runtime.cache_salt,
             priority=asks.priority,
             timeout_s=asks.timeout_s,
-            keep=-self._depth,
+            cache_priority=-self._depth,
         )
 
     def _split(self, text: str) -> tuple[str, str]:

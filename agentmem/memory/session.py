@@ -284,7 +284,7 @@ class Subtask(_Forkable):
         inherited = self._inherited_ids(prompt)
         for ids in reversed(self._served):
             model.discard_prefix(
-                ids, keep=common_prefix(ids, inherited), cache_salt=self._runtime.cache_salt
+                ids, num_kept=common_prefix(ids, inherited), cache_salt=self._runtime.cache_salt
             )
 
     def _inherited_ids(self, prompt: Prompt) -> tuple[int, ...]:

@@ -115,7 +115,7 @@ class GenerationRequest:
     *cache_salt* separates cached prefixes: only requests with the same salt share them. Of the
     requests that wait, those with a higher *priority* begin first. A request that has no token
     after *timeout_s* seconds is an error; one that has some ends with them. What is cached of it
-    outlives what requests with a lower *keep* have left.
+    outlives what requests with a lower *cache_priority* have left.
 
     Raises:
         InvalidInputError: a field is of another type than it says.
@@ -126,14 +126,14 @@ class GenerationRequest:
     cache_salt: str = ""
     priority: int = 0
     timeout_s: float | None = None
-    keep: int = 0
+    cache_priority: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.token_ids, tuple) and not {int}.issuperset(map(type, self.token_ids)):
             odd = next(one for one in self.token_ids if type(one) is not int)
             raise InvalidInputError(f"a prompt is a tuple of token ids, got {odd!r:.80} among them")
         check_fields(self)
-        kinds = {"cache_salt": str, "priority": int, "keep": int, "token_ids": tuple}
+        kinds = {"cache_salt": str, "priority": int, "cache_priority": int, "token_ids": tuple}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -210,9 +210,9 @@ class LanguageModel(Protocol):
         ...
 
     def discard_prefix(
-        self, token_ids: Sequence[int], *, keep: int = 0, cache_salt: str = ""
+        self, token_ids: Sequence[int], *, num_kept: int = 0, cache_salt: str = ""
     ) -> None:
-        """Drop what is cached of *token_ids* after the first *keep* tokens, unless in use."""
+        """Drop what is cached of *token_ids* after the first *num_kept* tokens, unless in use."""
         ...
 
     def forget(self, *, cache_salt: str) -> None:

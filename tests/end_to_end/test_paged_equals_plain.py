@@ -51,7 +51,7 @@ def test_after_evictions_the_tokens_are_still_the_plain_ones(module):
 
 
 def test_a_pool_that_grows_keeps_what_it_held(monkeypatch):
-    monkeypatch.setattr("agentmem.inference.kv_tensors.SLAB_BYTES", 8192)
+    monkeypatch.setattr("agentmem.inference.kv_cache.block_storage.SLAB_BYTES", 8192)
     module = tiny_module()
     model = tiny_model(module=module)
     prompts = [random_ids(60, seed=seed) for seed in range(5)]
@@ -68,7 +68,7 @@ def test_a_pool_that_grows_keeps_what_it_held(monkeypatch):
 
 
 def test_a_buffer_that_grows_in_the_middle_of_an_answer_gives_the_plain_tokens(module, monkeypatch):
-    monkeypatch.setattr("agentmem.inference.run_plan.SPARE_SLOTS", 1)
+    monkeypatch.setattr("agentmem.inference.runner.batch_plan.SPARE_SLOTS", 1)
     model = tiny_model(module=module, prefill_chunk=7)
     prompt = random_ids(23)
 

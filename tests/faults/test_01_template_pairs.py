@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.types import ToolCall
 from tests.inference.kinds import CHATML, KINDS, kind_counter, kind_tokenizer
 from tests.inference.tiny import controls, say

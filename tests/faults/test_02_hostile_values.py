@@ -13,7 +13,7 @@ from agentmem import (
     TextPart,
     ToolCall,
 )
-from agentmem.inference.tokenizer import _unused_characters
+from agentmem.inference.chat.tokenizer import _unused_characters
 from agentmem.testing import WordCounter
 from tests.builders import say
 from tests.faults.test_08_summary_place import smollm2

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.testing import WordCounter
 from agentmem.types import ToolCall
 from tests.builders import result, say

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from agentmem import Budget, Memory
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.testing import WordCounter
 from agentmem.types import PrefixBreak
 from tests.inference.kinds import KINDS, kind_counter, kind_tokenizer

@@ -20,8 +20,8 @@ def smollm2():
     from transformers import AutoTokenizer  # noqa: PLC0415 - heavy: only for tests that ask
 
     from agentmem.inference import DEFAULT_MODEL  # noqa: PLC0415
-    from agentmem.inference.tokenizer import ChatTokenizer  # noqa: PLC0415
-    from agentmem.inference.weights import find_model  # noqa: PLC0415
+    from agentmem.inference.chat.tokenizer import ChatTokenizer  # noqa: PLC0415
+    from agentmem.inference.weights.find import find_model  # noqa: PLC0415
 
     folder = find_model(DEFAULT_MODEL, lambda _stage, _share: None)
     return ChatTokenizer(AutoTokenizer.from_pretrained(str(folder)))

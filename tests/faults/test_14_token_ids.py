@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agentmem import Memory, Sampling
-from agentmem.inference.generation import Output
+from agentmem.inference.engine.request_state import RequestState
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.testing import ScriptedModel
 from agentmem.types import FinishReason, Generation, Usage
@@ -44,7 +44,7 @@ def generate(token_ids, *, stop=(), logprobs=0, max_tokens=None):
     """Run a request whose model is sure of the next token."""
     sampling = Sampling(stop=stop, logprobs=logprobs)
     request = GenerationRequest(token_ids=(1, 2), sampling=sampling)
-    output = Output(
+    output = RequestState(
         request, Spelling(), frozenset({0}), max_tokens=max_tokens or len(token_ids), started=0.0
     )
     for token_id in token_ids:

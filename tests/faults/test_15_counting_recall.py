@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentmem.context.packing import pack
 from agentmem.context.recall import recall_message
 from agentmem.context.render import Renderer
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
 from tests.builders import say, stored, words

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.protocols import counter_at
 from agentmem.testing import WordCounter
 from agentmem.types import GeneratedIds

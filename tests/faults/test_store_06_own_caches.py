@@ -3,9 +3,9 @@
 import pytest
 
 from agentmem.errors import AdmissionError
-from agentmem.inference.own_size import OwnSize
+from agentmem.inference.runner.own_size import OwnSize
 from agentmem.types import FinishReason
-from tests.inference.test_causal_model import longrope
+from tests.inference.runner.test_causal_model import longrope
 from tests.inference.tiny import (
     ask,
     greedy_batch,

@@ -6,9 +6,9 @@ import weakref
 import pytest
 
 from agentmem.errors import AdmissionError
-from agentmem.inference.kv_tensors import KVTensors
-from agentmem.inference.memory_plan import plan_memory
-from agentmem.inference.paged_cache import RunLayer
+from agentmem.inference.kv_cache.block_storage import KVBlockStorage
+from agentmem.inference.runner.memory_plan import plan_memory
+from agentmem.inference.runner.transformers_cache import RunLayer
 from agentmem.types import FinishReason
 from tests.inference.tiny import (
     ask,
@@ -30,7 +30,7 @@ BLOCK_BYTES = 4 * SLOT_BYTES
 @pytest.fixture
 def live_bytes(monkeypatch):
     """Measure what all tensors take that were made for blocks, runs and their shared parts."""
-    monkeypatch.setattr("agentmem.inference.kv_tensors.SLAB_BYTES", 1 << 13)
+    monkeypatch.setattr("agentmem.inference.kv_cache.block_storage.SLAB_BYTES", 1 << 13)
     made = {}
 
     def spy(owner, name, tensors_of):
@@ -55,8 +55,8 @@ def live_bytes(monkeypatch):
 
     monkeypatch.setattr(RunLayer, "reserve", measured)
     spy(RunLayer, "reserve", list)
-    spy(KVTensors, "gather", list)
-    spy(KVTensors, "_slab", lambda slab: [slab])
+    spy(KVBlockStorage, "gather", list)
+    spy(KVBlockStorage, "_slab", lambda slab: [slab])
 
     def measure():
         alive = [tensor for tensor in (ref() for ref in made.values()) if tensor is not None]

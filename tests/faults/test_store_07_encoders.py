@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from agentmem.inference.causal_model import CausalModel
+from agentmem.inference.runner.causal_model import CausalModel
 from agentmem.types import FinishReason
 from tests.inference.tiny import greedy_ids, plain_ids, random_ids, tiny_model, tiny_module
 

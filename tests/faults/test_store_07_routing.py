@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from agentmem.inference import routing_probe
-from agentmem.inference.causal_model import CausalModel
+from agentmem.inference.runner import routing_probe
+from agentmem.inference.runner.causal_model import CausalModel
 from tests.inference.tiny import (
     greedy_batch,
     greedy_ids,

@@ -12,7 +12,7 @@ from functools import cache
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 
 CHATML = """\
 {%- for m in messages -%}

@@ -10,7 +10,7 @@ from functools import cache
 from tokenizers import AddedToken, Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.protocols import Chunk
 from agentmem.types import FinishReason, Generation, Usage
 from tests.inference.kinds import _core
@@ -188,7 +188,7 @@ class Saying:
         result = Generation(text=text, token_ids=ids, finish_reason=FinishReason.STOP, usage=usage)
         yield Chunk(text="", result=result)
 
-    def discard_prefix(self, token_ids, *, keep=0, cache_salt=""):
+    def discard_prefix(self, token_ids, *, num_kept=0, cache_salt=""):
         pass
 
     def forget(self, *, cache_salt):

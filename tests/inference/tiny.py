@@ -8,8 +8,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from agentmem.config import InferenceConfig, Sampling
 from agentmem.inference import LocalModel
-from agentmem.inference.memory_plan import MemoryPlan
-from agentmem.inference.tokenizer import ChatTokenizer
+from agentmem.inference.chat.tokenizer import ChatTokenizer
+from agentmem.inference.runner.memory_plan import MemoryPlan
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import GenerationRequest
 from agentmem.types import Message, Role, TextPart
@@ -112,7 +112,7 @@ def tiny_model(kind="llama", *, module=None, **config):
 def model_with_blocks(num_blocks, *, run_slots=1 << 16, module=None, **config):
     """A llama with a pool of that many blocks of 4 positions, and room for all that may run."""
     plan = MemoryPlan(num_blocks=num_blocks, run_slots=run_slots)
-    with patch("agentmem.inference.engine.plan_memory", return_value=plan):
+    with patch("agentmem.inference.engine.engine.plan_memory", return_value=plan):
         return tiny_model(module=module or tiny_module(), **config)
 
 

@@ -61,7 +61,7 @@ def budget():
 def clock(monkeypatch):
     """The engine's clock, to be set; it does not move by itself."""
     now = [0.0]
-    monkeypatch.setattr("agentmem.inference.engine.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("agentmem.inference.engine.engine.time.monotonic", lambda: now[0])
     return now
 
 

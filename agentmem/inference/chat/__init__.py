@@ -1,0 +1,1 @@
+"""From messages to token ids: chat templates, tokenizers, segments that are encoded once."""

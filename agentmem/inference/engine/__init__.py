@@ -1,0 +1,1 @@
+"""Requests: admission, scheduling, steps, and the handles that callers wait on."""

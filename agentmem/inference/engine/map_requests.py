@@ -1,0 +1,83 @@
+"""Many requests at once: as many in the engine as help, results in the order of the requests."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from rich.console import Console
+from rich.progress import Progress
+
+from agentmem.errors import AgentMemError
+from agentmem.inference.engine.request_handle import RequestHandle
+from agentmem.protocols import GenerationRequest
+from agentmem.types import FinishReason, Generation, Usage
+
+OnResult = Callable[[int, int], None]
+"""Told how many requests are answered, and of how many."""
+
+
+def map_requests(
+    submit: Callable[[GenerationRequest], RequestHandle],
+    requests: Iterable[GenerationRequest],
+    *,
+    at_once: int,
+    on_result: OnResult | None = None,
+    show_progress: bool = False,
+) -> list[Generation]:
+    """
+    Answer all *requests*.
+
+    One that fails is a result with `FinishReason.ERROR` and the message; the others go on.
+
+    Args:
+        submit: hands in one request.
+        requests: what is asked.
+        at_once: how many are handed in before the oldest has to be finished.
+        on_result: told after each result.
+        show_progress: show a bar on the error stream, if that is a terminal.
+    """
+    todo = deque(enumerate(requests))
+    total = len(todo)
+    results: dict[int, Generation] = {}
+    waiting: deque[tuple[int, RequestHandle]] = deque()
+    console = Console(stderr=True)
+    hidden = not (show_progress and console.is_terminal)
+    with Progress(console=console, transient=True, disable=hidden) as progress:
+        bar = progress.add_task("answering", total=total)
+        while todo or waiting:
+            while todo and len(waiting) < at_once:
+                index, request = todo.popleft()
+                try:
+                    waiting.append((index, submit(request)))
+                except AgentMemError as error:
+                    results[index] = _failed(request, error)
+            if waiting:
+                index, pending = waiting.popleft()
+                results[index] = _result(pending)
+            progress.update(bar, completed=len(results))
+            if on_result is not None:
+                on_result(len(results), total)
+    return [results[index] for index in range(total)]
+
+
+def _result(pending: RequestHandle) -> Generation:
+    try:
+        return pending.result()
+    except Exception as error:  # noqa: BLE001 - the model may raise anything; others are to go on
+        return _failed(pending.request, error)
+
+
+def _failed(request: GenerationRequest, error: Exception) -> Generation:
+    usage = Usage(
+        prompt_tokens=len(request.token_ids),
+        cached_tokens=0,
+        completion_tokens=0,
+        ttft_s=0.0,
+        total_s=0.0,
+    )
+    return Generation(
+        text="",
+        token_ids=(),
+        finish_reason=FinishReason.ERROR,
+        usage=usage,
+        error=f"{type(error).__name__}: {error}",
+    )

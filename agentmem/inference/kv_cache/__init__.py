@@ -1,0 +1,1 @@
+"""KV blocks: the pool, the prefix cache, eviction, and the sequences that hold them."""

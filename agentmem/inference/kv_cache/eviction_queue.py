@@ -1,0 +1,53 @@
+"""Blocks that only the prefix cache holds, in the order in which they are let go. Plain Python."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from agentmem.inference.kv_cache.block_pool import BlockId
+
+
+class EvictionQueue:
+    """
+    Least recently used first, but whole levels apart: what is to be kept longer goes later.
+
+    Adding, taking out and finding the next to go take constant time, for a handful of levels.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[int, OrderedDict[BlockId, None]] = {}
+        self._level_of: dict[BlockId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._level_of)
+
+    def __contains__(self, block: object) -> bool:
+        return block in self._level_of
+
+    def __iter__(self) -> Iterator[BlockId]:
+        """Give the blocks in the order in which they go."""
+        for level in sorted(self._levels):
+            yield from self._levels[level]
+
+    def add(self, block: BlockId, *, cache_priority: int) -> None:
+        """Put *block* at the end of its level."""
+        self._level_of[block] = cache_priority
+        self._levels.setdefault(cache_priority, OrderedDict())[block] = None
+
+    def discard(self, block: BlockId) -> bool:
+        """Take *block* out; tell whether it was there."""
+        level = self._level_of.pop(block, None)
+        if level is None:
+            return False
+        del self._levels[level][block]
+        if not self._levels[level]:
+            del self._levels[level]
+        return True
+
+    def first(self) -> BlockId:
+        """Give the block that goes next."""
+        return next(iter(self._levels[min(self._levels)]))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._levels.clear()
+        self._level_of.clear()

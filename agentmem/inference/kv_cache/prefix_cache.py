@@ -1,0 +1,318 @@
+"""
+From token ids to the KV blocks that already hold them. Plain Python.
+
+Blocks form a tree: a block's key is a hash over its parent's key and its own tokens, and the
+root's key is a hash over what else decides the numbers (model, salt). A block stays in the tree
+at least as long as its children do, whichever way it is let go.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+
+from agentmem.errors import OutOfBlocksError
+from agentmem.inference.kv_cache.block_hash import (
+    Entry,
+    check_tree,
+    child_key,
+    root_key,
+    whole_blocks,
+)
+from agentmem.inference.kv_cache.block_pool import BlockId, BlockPool
+from agentmem.inference.kv_cache.eviction_queue import EvictionQueue
+from agentmem.types import common_prefix
+
+_MAX_SIBLINGS = 64
+
+
+class PrefixCache:
+    """
+    Finds, shares and evicts blocks by the tokens that they hold.
+
+    It is one more holder of each published block. A block that nobody else holds can be
+    evicted: least recently used first, and of one chain the tail before the head.
+    """
+
+    def __init__(self, pool: BlockPool, *, block_size: int, model: str = "") -> None:
+        self._pool = pool
+        self.block_size = block_size
+        self._model = model
+        self._entries: dict[bytes, Entry] = {}
+        self._by_block: dict[BlockId, Entry] = {}
+        self._heads: dict[bytes, dict[bytes, Entry]] = {}
+        self._idle = EvictionQueue()
+
+    @property
+    def num_cached(self) -> int:
+        """How many published blocks nobody uses at the moment."""
+        return len(self._idle)
+
+    @property
+    def num_available(self) -> int:
+        """How many blocks `allocate` could give."""
+        return self._pool.num_free + self.num_cached
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are."""
+        return self._pool.num_blocks
+
+    def keys(self, token_ids: Sequence[int], *, salt: str = "") -> list[bytes]:
+        """Name each whole block of *token_ids*: equal names, equal tokens and prefix and salt."""
+        root = self._root(salt)
+        return list(accumulate(self._runs(token_ids), child_key, initial=root))[1:]
+
+    def num_known(self, keys: Sequence[bytes]) -> int:
+        """Tell how many blocks, from the first on, are published under those names."""
+        return next((i for i, key in enumerate(keys) if key not in self._entries), len(keys))
+
+    def hold(self, blocks: Sequence[BlockId]) -> Sequence[BlockId]:
+        """Hold *blocks*, which somebody else holds, once more."""
+        for block in blocks:
+            self._pool.retain(block)
+        return blocks
+
+    def reset(self) -> None:
+        """Forget everything, whoever holds it: all blocks are free."""
+        self._pool.reset()
+        for table in (self._entries, self._by_block, self._heads, self._idle):
+            table.clear()
+
+    def match(
+        self, token_ids: Sequence[int], *, salt: str = "", cache_priority: int = 0
+    ) -> list[BlockId]:
+        """
+        Find the longest run of published blocks that begins *token_ids*, and hold them.
+
+        At least one token is left over: the model must see one to say what follows. From now on
+        the blocks outlive those of a number lower than *cache_priority*.
+        """
+        blocks = []
+        for entry in self._walk(token_ids[: max(len(token_ids) - 1, 0)], salt):
+            self._hold(entry, cache_priority)
+            blocks.append(entry.block)
+        return blocks
+
+    def match_part(
+        self, token_ids: Sequence[int], blocks: Sequence[BlockId], *, salt: str = ""
+    ) -> tuple[BlockId, int] | None:
+        """
+        Find the block that goes on longest as *token_ids* do behind *blocks*, and hold it.
+
+        Returns it and how many of its tokens agree. It is to be copied and not to be shared.
+
+        Args:
+            token_ids: a prompt; its last token is left over, as by `match`.
+            blocks: what `match` has found of it.
+            salt: as for `match`.
+        """
+        rest = tuple(token_ids[len(blocks) * self.block_size : -1][: self.block_size])
+        siblings = (
+            self._by_block[blocks[-1]].children if blocks else self._heads.get(self._root(salt), {})
+        )
+        best, longest = None, 0
+        # Newest first, and not all of them: a popular prefix may have thousands.
+        for entry in islice(reversed(siblings.values()), _MAX_SIBLINGS):
+            num = common_prefix(entry.tokens, rest)
+            if num > longest:
+                best, longest = entry, num
+        if best is None:
+            return None
+        self._hold(best, best.cache_priority)
+        return best.block, longest
+
+    def allocate(self, count: int) -> list[BlockId]:
+        """
+        Take *count* blocks, evicting what is cached where too few are free.
+
+        Raises:
+            OutOfBlocksError: fewer than *count* are free or cached; nothing was evicted.
+        """
+        if count > self.num_available:
+            raise OutOfBlocksError(
+                needed=count, free=self.num_available, total=self._pool.num_blocks
+            )
+        self.evict(count - self._pool.num_free)
+        return self._pool.allocate(count)
+
+    def insert(
+        self,
+        token_ids: Sequence[int],
+        blocks: Sequence[BlockId],
+        *,
+        salt: str = "",
+        cache_priority: int = 0,
+    ) -> list[BlockId]:
+        """
+        Publish *blocks*, which the caller holds and which the model has filled.
+
+        Returns the blocks that hold the tokens now. Where the cache had a block with the same
+        tokens, the caller's own is released and the cached one is held in its place.
+
+        Args:
+            token_ids: what the blocks hold from position 0 on; whole blocks only.
+            blocks: one block for each run of ``block_size`` tokens.
+            salt: only requests with the same salt will find them.
+            cache_priority: blocks of a lower number are evicted before these.
+        """
+        assert len(token_ids) == len(blocks) * self.block_size, "only whole blocks are published"
+        held: list[BlockId] = []
+        parent: Entry | None = None
+        root = key = self._root(salt)
+        for block, tokens in zip(blocks, self._runs(token_ids), strict=True):
+            key = child_key(key, tokens)
+            known = self._entries.get(key)
+            if known is None:
+                known = self._publish(Entry(key, parent, tokens, block, root, cache_priority))
+            elif known.tokens != tokens or known.parent is not parent:
+                # A collision: the rest stays private, as if it had not been published.
+                return held + list(blocks[len(held) :])
+            if known.block != block:
+                self._hold(known, cache_priority)
+                self.release([block])
+            known.cache_priority = max(known.cache_priority, cache_priority)
+            held.append(known.block)
+            parent = known
+        return held
+
+    def insert_part(
+        self,
+        token_ids: Sequence[int],
+        blocks: Sequence[BlockId],
+        *,
+        salt: str = "",
+        cache_priority: int = 0,
+    ) -> None:
+        """Let `match_part` find the last of *blocks*, filled in part, behind published ones."""
+        whole = len(blocks) - 1
+        parent = self._by_block.get(blocks[whole - 1]) if whole else None
+        tokens = tuple(token_ids[whole * self.block_size :])
+        assert 0 < len(tokens) < self.block_size, "the last block is filled in part"
+        root = self._root(salt)
+        key = child_key(root if parent is None else parent.key, tokens)
+        if key not in self._entries and (parent is not None or not whole):
+            self._publish(Entry(key, parent, tokens, blocks[-1], root, cache_priority))
+
+    def release(self, blocks: Sequence[BlockId]) -> None:
+        """Let go of the *blocks* of one sequence, in its order; published ones stay cached."""
+        for block in reversed(blocks):
+            entry = self._by_block.get(block)
+            if entry is not None and self._pool.ref_count(block) == 2:  # noqa: PLR2004 - cache, caller
+                self._idle.add(block, cache_priority=entry.cache_priority)
+            self._pool.release([block])
+
+    def evict(self, count: int) -> int:
+        """Free up to *count* blocks that only the cache holds; tell how many it were."""
+        num_evicted = 0
+        while num_evicted < count and self._idle:
+            self._remove(self._by_block[self._idle.first()])
+            num_evicted += 1
+        return num_evicted
+
+    def discard(self, token_ids: Sequence[int], *, num_kept: int = 0, salt: str = "") -> int:
+        """
+        Free the blocks of *token_ids* behind the first *num_kept* tokens; tell how many it were.
+
+        So go those that continue *token_ids*: what a sequence computed last may never have been
+        handed out. A block stays if somebody uses it or if another cached text goes on from it.
+        """
+        first = -(-num_kept // self.block_size)
+        chain = list(self._walk(token_ids, salt))
+        num_discarded = 0
+        for index in range(len(chain), first - 1, -1):
+            num_discarded += self._discard_behind(chain[:index], token_ids, salt)
+            if (
+                index == first
+                or chain[index - 1].num_children
+                or (chain[index - 1].block not in self._idle)
+            ):
+                break
+            self._remove(chain[index - 1])
+            num_discarded += 1
+        return num_discarded
+
+    def _discard_behind(self, chain: Sequence[Entry], token_ids: Sequence[int], salt: str) -> int:
+        """Free what goes on behind *chain* as *token_ids* do, and whatever goes on behind that."""
+        siblings = chain[-1].children if chain else self._heads.get(self._root(salt), {})
+        rest = tuple(token_ids[len(chain) * self.block_size :])
+        found = [e for e in siblings.values() if e.tokens[: len(rest)] == rest[: len(e.tokens)]]
+        for entry in found:  # it grows on the way
+            found += entry.children.values()
+        num_discarded = 0
+        for entry in reversed(found):
+            if not entry.children and self._idle.discard(entry.block):
+                self._forget(entry)
+                num_discarded += 1
+        return num_discarded
+
+    def forget(self, *, salt: str) -> list[BlockId]:
+        """
+        Drop everything under *salt*, and give the blocks that are free now.
+
+        A block that a running sequence holds can no longer be found, and is free when that ends.
+        """
+        root = self._root(salt)
+        freed = []
+        # Newest first: a block is younger than the one that it continues.
+        for entry in reversed([e for e in self._entries.values() if e.root == root]):
+            if self._idle.discard(entry.block):
+                freed.append(entry.block)
+            self._forget(entry)
+        return freed
+
+    def check(self, tables: Iterable[Sequence[BlockId]] | None = None) -> None:
+        """Assert that tree, idle list, pool and, if given, the *tables* of all holders agree."""
+        self._pool.check()
+        if tables is not None:
+            holders = Counter(block for table in tables for block in table)
+            holders.update(list(self._by_block))
+            self._pool.check_holders(holders)
+        check_tree(self._entries, self._by_block, self._idle, self._pool)
+
+    def _publish(self, entry: Entry) -> Entry:
+        self._entries[entry.key] = entry
+        self._by_block[entry.block] = entry
+        self._siblings(entry)[entry.key] = entry
+        self._pool.retain(entry.block)
+        return entry
+
+    def _hold(self, entry: Entry, cache_priority: int) -> None:
+        self._pool.retain(entry.block)
+        self._idle.discard(entry.block)
+        entry.cache_priority = max(entry.cache_priority, cache_priority)
+
+    def _remove(self, entry: Entry) -> None:
+        assert entry.num_children == 0, "a head would die before its tail"
+        self._idle.discard(entry.block)
+        self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        del self._entries[entry.key], self._by_block[entry.block]
+        siblings = self._siblings(entry)
+        del siblings[entry.key]
+        if entry.parent is None and not siblings:
+            del self._heads[entry.root]
+        self._pool.release([entry.block])
+
+    def _siblings(self, entry: Entry) -> dict[bytes, Entry]:
+        """Give the entries that continue the same one, or begin under the same root."""
+        if entry.parent is not None:
+            return entry.parent.children
+        return self._heads.setdefault(entry.root, {})
+
+    def _walk(self, token_ids: Sequence[int], salt: str) -> Iterator[Entry]:
+        parent: Entry | None = None
+        key = self._root(salt)
+        for tokens in self._runs(token_ids):
+            key = child_key(key, tokens)
+            entry = self._entries.get(key)
+            if entry is None or entry.tokens != tokens or entry.parent is not parent:
+                return
+            yield entry
+            parent = entry
+
+    def _runs(self, token_ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        return whole_blocks(token_ids, self.block_size)
+
+    def _root(self, salt: str) -> bytes:
+        return root_key(model=self._model, salt=salt)

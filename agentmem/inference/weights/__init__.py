@@ -1,0 +1,1 @@
+"""Model weights: finding, loading, converting and optimizing them."""
