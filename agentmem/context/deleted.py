@@ -24,14 +24,19 @@ def unneeded(turns: Sequence[Turn]) -> frozenset[int]:
 
 
 def _second_results(turns: Sequence[Turn]) -> Iterator[int]:
-    """Find the deleted results that came after another one of the same call."""
-    answered: set[str] = set()
+    """
+    Find the deleted results that came after another one of the same call.
+
+    Where the call is not among *turns*, it has left the window, and so has its first result: what
+    came later is a second one, in the prompt that lets go of the call and in those after it alike.
+    """
+    waiting: set[str] = set()
     for stored in (one for turn in turns for one in turn.messages):
         call_id = stored.message.tool_call_id
-        if call_id is not None and call_id in answered and _is_deleted(stored):
+        if call_id is not None and call_id not in waiting and _is_deleted(stored):
             yield stored.position
-        answered |= {call_id} if call_id is not None else set()
-        answered -= {call.id for call in stored.message.tool_calls}
+        waiting -= {call_id} if call_id is not None else set()
+        waiting |= {call.id for call in stored.message.tool_calls}
 
 
 def _answers(messages: Sequence[StoredMessage]) -> Iterator[int]:

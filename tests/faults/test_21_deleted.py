@@ -1,5 +1,7 @@
 """Deleted messages leave no turns behind where the transcript is legal without them."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentmem import Budget, Memory, ToolCall
@@ -119,3 +121,24 @@ def test_a_subtask_and_a_line_do_without_it_too(session):
     assert shown(session) == [*FULL[2:7], ("user", "four")]
     with session.subtask("t") as task:
         assert shown(task) == [*FULL[2:7], ("user", "four")]
+
+
+@pytest.mark.parametrize("size", range(70, 120, 5))
+def test_a_deleted_late_result_reads_the_same_after_its_call_has_left_the_window(session, size):
+    session.append("user", "look " * 10)
+    session.append("assistant", tool_calls=[ToolCall(id="a", name="f")])
+    session.append("user", "go on " * 5)  # closes the call
+    late = session.append("tool", "found late", tool_call_id="a")
+    session.append("assistant", "seen " * 10)
+    session.delete_message(late.position)
+    # Sliding no further than it must, the window lets go of the call and keeps the rest.
+    full = replace(SMALL, low_water=1.0)
+    session.assemble(hits=(), budget=full)
+    session.append("user", "more " * size)
+
+    first = session.assemble(hits=(), budget=full)
+    again = session.assemble(hits=(), budget=full)
+
+    assert again.token_ids == first.token_ids
+    assert "deleted" not in first.text
+    assert not session.check()
