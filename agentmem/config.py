@@ -144,7 +144,7 @@ class DatabaseConfig:
         max_overflow: connections beyond those, while that many calls run at once.
         pool_timeout_s: seconds to wait for a connection that others use.
         lock_timeout_s: seconds for which a write waits for its lock, tries again included.
-        statement_timeout_s: seconds that one statement may take; PostgreSQL only. None is no limit,
+        statement_timeout_s: seconds that a statement may take; PostgreSQL only. None for no limit,
             whatever the server's default is.
         create: whether a database that is not there, or has no tables, is made.
     """

@@ -15,7 +15,7 @@ Every exception of the package, in one tree.
     │   ├── SessionNotFoundError (LookupError)
     │   ├── PinNotFoundError (LookupError)
     │   ├── DamagedRowError                  a row of the database cannot be read
-    │   └── ConflictError                    somebody else changed the row first
+    │   └── ConflictError                    another writer changed the row first
     ├── ContextOverflowError                 pins and current turn do not fit the budget
     ├── RetrievalError
     │   ├── VectorError (ValueError)         a vector that cannot be compared with others
@@ -126,7 +126,7 @@ class PinNotFoundError(StoreError, LookupError):
 
 
 class ConflictError(StoreError):
-    """Somebody else changed the row first; read again and decide again."""
+    """Another writer changed the row first; read again and decide again."""
 
 
 class DamagedRowError(StoreError):
@@ -193,12 +193,12 @@ class ContextOverflowError(AgentMemError):
         super().__init__(
             f"the prompt needs at least {needed} tokens ({table}) but the window of {context} less "
             f"{reply} for the reply leaves {context - reply}: shorten the pins or the current "
-            "message, lower Budget.reply, or raise Budget.context; what was said stays stored"
+            "message, lower Budget.reply, or raise Budget.context; the messages stay stored"
         )
 
 
 class RetrievalError(AgentMemError):
-    """What was said earlier could not be searched as was asked; the store is as it was."""
+    """A search of earlier messages failed; the store is as it was."""
 
 
 class VectorError(RetrievalError, ValueError):

@@ -9,7 +9,7 @@ def lazy_names(
     package: dict[str, Any], homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """
-    Give the ``__getattr__`` and ``__dir__`` of a package.
+    Return the ``__getattr__`` and ``__dir__`` of a package.
 
     Args:
         package: its ``globals()``, where a name that was used is kept.

@@ -155,7 +155,7 @@ class HashingEmbedder:
         self._max_chars = max_chars
 
     def embed_passages(self, texts: Sequence[str]) -> Any:
-        """Give a numpy array of float32: (texts, dimension)."""
+        """Return a numpy array of float32: (texts, dimension)."""
         import numpy as np  # noqa: PLC0415 - most who use these stand-ins need no vectors
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
@@ -168,7 +168,7 @@ class HashingEmbedder:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def embed_query(self, text: str) -> Any:
-        """Give a numpy array of float32: (dimension,)."""
+        """Return a numpy array of float32: (dimension,)."""
         return self.embed_passages([text])[0]
 
     def split(self, text: str) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Commands for whoever looks after a database: pins, moving, deleting."""
+"""Commands to administer a database: pins, moving, deleting."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def health(
     read_only: Annotated[bool, typer.Option("--read-only", help="Only reading must work.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether the database can be used; exit code 1 if not, for probes."""
+    """Print whether the database can be used; exit code 1 if not, for probes."""
     found = probe(database, timeout_s=timeout, read_only=read_only)
     out.show(health_table(found), {**to_plain(found), "is_ok": found.is_ok}, as_json=as_json)
     if not found.is_ok:

@@ -123,7 +123,7 @@ def chat(  # noqa: PLR0913 - one option each
     from agentmem.cli.chat import run_chat  # noqa: PLC0415 - loads torch, which takes seconds
     from agentmem.cli.loading import load_model  # noqa: PLC0415 - the same
 
-    # The database first: nobody should wait for a model to be told of a typo in a URL.
+    # The database first: a typo in a URL is reported before a model is loaded.
     with Memory.open(database):
         loaded = load_model(beside(as_json=as_json), model, config)
     try:

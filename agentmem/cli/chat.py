@@ -66,5 +66,5 @@ def _answer(console: Console, session: Session, line: str, sampling: Sampling) -
     except ContextOverflowError as error:
         console.print(plain(f"error: {error}"), style="red")
     except KeyboardInterrupt:
-        console.print("\n(stopped; what was said until here is stored)", style="dim")
+        console.print("\n(stopped; the answer so far is stored)", style="dim")
     return None

@@ -132,7 +132,7 @@ class Play:
 
 
 def kv_line(usage: KVUsage) -> str:
-    """Give the account of the KV pool."""
+    """Return the account of the KV pool."""
     return (
         f"{usage.free} free + {usage.cached} cached + {usage.in_use} in use = {usage.total} "
         f"of {usage.block_size} tokens"

@@ -1,4 +1,4 @@
-"""Commands that look for what was said: search, and the index behind it."""
+"""Commands for search, and the index that it uses."""
 
 from typing import Annotated
 
@@ -34,8 +34,8 @@ def search(  # noqa: PLR0913 - Typer makes an option of each parameter
     lexical: Lexical = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find what was said in a session, by its words and by its meaning."""
-    # The session first: nobody should wait for a model to be told of a typo in a name.
+    """Find messages of a session, by their words and by their meaning."""
+    # The session first: a typo in a name is reported before a model is loaded.
     with open_to_read(database, namespace) as memory:
         memory.find(session, user=user)
     retriever = _load(embedder, lexical=lexical, as_json=as_json)
@@ -83,7 +83,7 @@ def index_rebuild(  # noqa: PLR0913 - Typer makes an option of each parameter
     lexical: Lexical = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make an index anew from what was said, and embed what is not embedded yet."""
+    """Rebuild an index from the messages, and embed what is not embedded yet."""
     # Its progress bar would slow the start of every other command: see test_import_is_light.
     from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - see above
 

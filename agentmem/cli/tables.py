@@ -48,7 +48,7 @@ def reply_line(reply: Reply) -> str:
 
 
 def truncation_words(prompt: Prompt) -> str:
-    """Say what this prompt left out that the one before still showed."""
+    """Describe what this prompt left out that the one before still showed."""
     if not prompt.truncations:
         return "new truncations 0"
     runs = ", ".join(f"{r.first}-{r.last} → {r.destination}" for r in prompt.truncations)

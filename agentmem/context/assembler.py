@@ -139,7 +139,7 @@ class Assembler:
         budget = self._budget_behind(view.pins)
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, budget)
-        # What was said since the view was taken is for the next prompt to show.
+        # Messages since the view was taken are for the next prompt to show.
         found = [h for h in view.hits if not h.is_local or h.stored.position <= view.head]
         fitting = Fitting(
             renderer=self._renderer,

@@ -3,7 +3,7 @@ Cuts the arguments of tool calls that are too long, so that an object stays an o
 
 Strings inside the JSON are cut in their middle, all to the same length at most, and every other
 byte stays as the model wrote it. Where the structure alone is too long, the whole text is cut and
-stands as the one string of an object. What is no JSON object is cut as text.
+stands as the one string of an object. What is not a JSON object is cut as text.
 """
 
 import json
@@ -63,7 +63,7 @@ def share_out(lengths: Sequence[int], total: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _strings(written: str) -> tuple[tuple[int, int], ...] | None:
-    """Return where the insides of all strings are; None if *written* is no JSON object."""
+    """Return where the insides of all strings are; None if *written* is not a JSON object."""
     if not written.lstrip().startswith("{") or _depth(written) > _MAX_DEPTH:
         return None
     try:

@@ -68,7 +68,7 @@ class SummaryCompactor:
         may_quote: bool = False,
     ) -> tuple[Summary, ...]:
         """
-        Give the summaries with the run of *leaving* covered too, if that could be summed up.
+        Return the summaries with the run of *leaving* covered too, if that could be summed up.
 
         The run goes from the first to the last of *leaving* (at least one); summaries that it
         meets are compacted into the new one with all that they cover. What they cover all by
@@ -127,7 +127,7 @@ class SummaryCompactor:
         size = self._size_of(passages)
         if size < _SHORT or most < _MIN_TOKENS:
             most = max(most, self._max_tokens - self._size(others))
-        # Days take tokens too, and say less than what was said on them.
+        # Days take tokens too, and carry less than the messages of them.
         undated = [replace(passage, day=None) for passage in passages]
         for lines in (passages, undated) if size <= most else ():
             text = "\n".join(map(line_of, lines))
@@ -139,7 +139,7 @@ class SummaryCompactor:
         return sum(self._count(passage.text) for passage in passages)
 
     def _ask(self, passages: Sequence[Passage], limit: int) -> tuple[str, str]:
-        """Give a text and who wrote it; what a summarizer does wrong is not the user's trouble."""
+        """Return a text and its author; a summarizer that fails is replaced, not raised."""
         summarizer = self._summarizer
         try:
             text = repair_text(summarizer.summarize(passages, max_tokens=limit, count=self._count))

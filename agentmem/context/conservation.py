@@ -67,5 +67,5 @@ def check_conservation(
 
 
 def _is_cut(span: Span) -> bool:
-    """Tell whether the prompt does not show *span* in full."""
+    """Return whether the prompt does not show *span* in full."""
     return span.tier in (None, Tier.SUMMARY) or span.form is not DisplayForm.FULL

@@ -169,7 +169,7 @@ class Draft:
         return [Placed(placed[0].position, opening), *placed]
 
     def with_blocks_in_place(self) -> "Draft":
-        """Let go of the blocks whose turn is not shown any more."""
+        """Drop the groups of recalled text whose turn is not shown any more."""
         if not self.blocks:
             return self
         positions = {shown.position for shown in self.window}
@@ -186,7 +186,7 @@ class Draft:
         return self.current[0].position if self.current else None
 
     def shown(self) -> Iterator[tuple[Shown, Tier]]:
-        """Give each message of the branch that is shown, and the tier that shows it."""
+        """Return each message of the branch that is shown, and the tier that shows it."""
         yield from ((shown, Tier.RECENT) for shown in self.recent)
         yield from ((shown, Tier.CURRENT) for shown in self.current)
         for anchor, hits in self._recalled():
@@ -204,7 +204,7 @@ class Draft:
         return tuple(hit for _, hits in self._recalled() for hit in hits)
 
     def _recalled(self) -> Iterator[tuple[int | None, tuple[Hit, ...]]]:
-        """Give what was recalled, with the position that it is kept before, if it is kept."""
+        """Return what was recalled, with the position that it is kept before, if it is kept."""
         yield from ((block.anchor, block.hits) for block in self.blocks)
         yield (self.anchor if self.keep_recalled else None), self.hits
 

@@ -1,9 +1,9 @@
 """
 Makes a draft fit, in the order of what hurts least.
 
-Discardable messages give way first, then older turns, then finished calls of the current turn,
+Discardable messages are dropped first, then older turns, then finished calls of the current turn,
 then what was recalled, then summaries; the core of the current turn is clipped last, and pins
-never give way.
+are never dropped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -378,7 +378,7 @@ def _is_discarded(stored: StoredMessage, age: int, discardable: Discardable) -> 
 
 
 def _may_stub(shown: Shown) -> bool:
-    """Tell whether a stub would be shorter; a user's message is never discarded."""
+    """Return whether a stub would be shorter; a user's message is never discarded."""
     line = STUB_LINE.format(position=shown.position)
     is_user = shown.message.role is Role.USER
     is_cut = shown.form is DisplayForm.STUB or shown.is_silent
@@ -415,7 +415,7 @@ def _drop(draft: Draft, first: int) -> Draft:
 
 def _runs(draft: Draft, kept: Draft) -> Iterator[list[StoredMessage]]:
     """
-    Give what *kept* has left of *draft* in the runs that are to be summed up, each without a gap.
+    Return what *kept* has left of *draft* in the runs that are to be summed up, each without a gap.
 
     What was left earlier and is in no summary is taken up too, as far as it was read. Between two
     runs stands what was not: a summary must not cover what its writer has not seen.

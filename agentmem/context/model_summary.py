@@ -31,7 +31,7 @@ class ModelSummarizer:
     summariser's own prompt can never be over the window.
 
     Raises:
-        ConfigError: *model* is no language model, or *attempts* no whole number.
+        ConfigError: *model* is not a language model, or *attempts* no whole number.
     """
 
     def __init__(self, model: LanguageModel, *, attempts: int = 2) -> None:
@@ -52,10 +52,10 @@ class ModelSummarizer:
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
     ) -> str:
         """
-        Let the model sum up *passages*, or fall back.
+        Summarize *passages* with the model, or fall back.
 
         *author* is the model's name afterwards, or that of the fallback with the reason. Thoughts
-        are left out; what is no summary, such as a tool call, an apology or an error, is rejected.
+        are left out; other output, such as a tool call, an apology or an error, is rejected.
         """
         reason: str | None = None
         for _ in range(self._attempts):
@@ -85,7 +85,7 @@ class ModelSummarizer:
                 count=lambda sentence: counter.count(_request(sentence)[-1]),
             )
             messages = _request(text)
-        # A salt for once: whose words these are is unknown here, so nobody is to find them.
+        # A salt for once: the user is unknown here, so nothing may share this prefix.
         token_ids, salt = counter.render(messages).token_ids, uuid4().hex
         request = GenerationRequest(
             token_ids=token_ids, sampling=Sampling(max_tokens=max_tokens), cache_salt=salt

@@ -106,7 +106,7 @@ def show_stub(stored: StoredMessage, line: str) -> Shown:
 
 
 def marker_of(stored: StoredMessage) -> str:
-    """Say in the middle of a clipped text that and from where it can be had in full."""
+    """Return the marker in the middle of a clipped text, which names where the whole is."""
     size = len(stored.message.text)
     return f"\n[... clipped; message {stored.position} has all {size} characters ...]\n"
 

@@ -14,7 +14,7 @@ from agentmem.types.fields import check_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardOldResults:
     """
-    Let tool results give way that are older than *turns* turns, from 0 up.
+    Drop tool results that are older than *turns* turns, from 0 up.
 
     Raises:
         ConfigError: *turns* is no such number.
@@ -37,7 +37,7 @@ class PinTask:
     Pin the first user message of each branch under *key*: the task is never forgotten.
 
     Of one that is longer than *max_chars* the beginning and the end are pinned, around a line that
-    says where the rest is: a pin never gives way, and one that is larger than the window would let
+    says where the rest is: a pin is never dropped, and one that is larger than the window would let
     no prompt through any more. Of a ``data:`` URL the type and the size are pinned.
 
     Raises:
@@ -72,7 +72,7 @@ class Policy:
 
     Args:
         summarizer: writes what stands for messages that left the window; None for no summaries.
-        discardable: what gives way first; None for nothing before its turn.
+        discardable: what is dropped first; None for nothing before its turn.
         auto_pin: what is pinned as it is said; None for nothing.
         keep_recalled: keep recalled messages where they were first shown, until their turn leaves
             the window, and not only for one prompt: the prefix then goes on through them. Only

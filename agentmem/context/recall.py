@@ -108,7 +108,7 @@ def _is_person(name: str) -> bool:
 
 
 def source_of(hit: Hit) -> BranchId | None:
-    """Tell apart what is not one conversation: None for the own one, else the other's branch."""
+    """Return the branch of another conversation; None for the own one."""
     return None if hit.is_local else hit.stored.branch_id
 
 
@@ -120,12 +120,12 @@ def header_of(at: datetime, source: BranchId | None, *, with_year: bool) -> str:
 
 
 def year_of(at: datetime) -> int:
-    """Give the year that a header would show."""
+    """Return the year that a header would show."""
     return at.year
 
 
 def recalled_hit(hit: Hit) -> RecalledHit:
-    """Give what a prompt tells of a hit that it shows."""
+    """Return what a prompt tells of a hit that it shows."""
     return RecalledHit(
         message_id=hit.stored.id,
         position=hit.stored.position if hit.is_local else None,

@@ -55,7 +55,7 @@ def find_reuse(
     shared: Shared,
 ) -> Reuse:
     """
-    Tell how far this prompt begins like the one before, and why no further.
+    Return how far this prompt begins like the one before, and why no further.
 
     Where the texts of pins or summaries differ, what they may have in common by chance does not
     count. *window* has the messages that are shown where they were said, without those that others
@@ -94,7 +94,7 @@ def _num_same(before: Sequence[Span], layout: Sequence[Span], window: Sequence[S
 
 
 def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
-    """Give the positions of what is kept recalled, by the position that it stands before."""
+    """Return the positions of what is kept recalled, by the position that it stands before."""
     blocks: dict[int, list[int]] = {}
     for span in layout:
         if span.tier is Tier.RETRIEVED and span.kept is not None:
@@ -103,7 +103,7 @@ def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
 
 
 def _had_tail(before: Before) -> bool:
-    """Tell whether something was recalled that was not to be kept in its place."""
+    """Return whether something was recalled that was not to be kept in its place."""
     recalled = [span for span in before.layout if span.tier is Tier.RETRIEVED]
     if any(span.kept is None for span in recalled):
         return True
@@ -115,7 +115,7 @@ def _summaries(layout: Sequence[Span]) -> list[str]:
 
 
 def _forms(layout: Sequence[Span]) -> list[tuple[int, DisplayForm, int | None]]:
-    """Give each position of the window with its form, in order."""
+    """Return each position of the window with its form, in order."""
     return [
         (position, span.form, span.kept)
         for span in layout

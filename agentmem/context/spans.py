@@ -21,7 +21,7 @@ def split_at(span: Span, cut: int) -> list[Span]:
 
 
 def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
-    """Give what is left of *spans* (ascending) without the positions of *taken* (ascending)."""
+    """Return what is left of *spans* (ascending) without the positions of *taken* (ascending)."""
     removed = list(taken)
     left: list[Span] = []
     for span in spans:

@@ -2,7 +2,7 @@
 What a summarizer wrote, as a summary: cleaned of what frames it, or rejected with the reason.
 
 A model that was asked for a summary may think until it is cut off, call a tool, apologise, repeat
-itself or its instructions, or report an error. None of that says what was said.
+itself or its instructions, or report an error. None of that is a summary.
 """
 
 import json
@@ -142,7 +142,7 @@ _DISTINCT: Final = 0.25
 
 
 def read_summary(text: str) -> tuple[str, str | None]:
-    """Return *text* without thoughts, tokens and frames, and why it is no summary, if so."""
+    """Return *text* without thoughts, tokens and frames, and why it is not a summary, if so."""
     answer = split_reasoning(text)[1]
     if not answer.strip():
         return "", "it wrote a thought and no answer" if text.strip() else "it wrote nothing"

@@ -1,7 +1,7 @@
 """
 How summaries are written and read again: lines that each say where, when and by whom.
 
-A line is ``[12, 2026-05-03] user: what was said``. It reads the same at every level, so what a
+A line is ``[12, 2026-05-03] user: the text``. It reads the same at every level, so what a
 summary of summaries quotes still has its speaker, and no text can open a line of its own. What
 does not read as such a line is the summarizer's own prose, and is shown as that.
 """
@@ -35,7 +35,7 @@ _OLD_LINE: Final = re.compile(r"(user|assistant|tool): (.*)")
 _OLD_LABELS: Final = re.compile(r"(?:system: )+")
 _OLD_AUTHOR: Final = "extractive"
 
-# What a text may begin with to be taken for a line, or for somebody else's.
+# What a text may begin with to be taken for a line, or for another speaker's.
 _LIKE_A_LABEL: Final = re.compile(
     r"[^\w\"]*(?:system|developer|user|human|assistant|ai|bot|model|tool|function|ipython|subtask"
     r"|summary|instructions?|pins?)\b[^:\"]{0,60}[:\]>|]",
@@ -71,7 +71,7 @@ def passages_of_messages(
     messages: Iterable[StoredMessage], zone: tzinfo | None, names: dict[str, str]
 ) -> Iterator[Passage]:
     """
-    Give the passages of *messages* that say something.
+    Return the passages of *messages* that say something.
 
     *names* are those of the tools that were called, by the id of the call. Without a *zone* the
     days are those of the time zone that the messages are in.
@@ -223,7 +223,7 @@ def _speaker_of(passage: Passage) -> str:
 
 
 def _only_known(role: Role) -> str:
-    # The system says nothing in a transcript, so its words would be somebody else's.
+    # The system says nothing in a transcript, so its words would be another speaker's.
     return "summary" if role is Role.SYSTEM else str(role)
 
 

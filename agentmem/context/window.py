@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 def keep_from(sizes: Sequence[int], limit: int) -> int:
     """
-    Give the index of the first unit to keep so that all from there on take at most *limit*.
+    Return the index of the first unit to keep so that all from there on take at most *limit*.
 
     The walk goes back from the newest and stops at the first that does not fit, even if an older,
     shorter one would: a gap in the middle of a conversation reads to the model as if nothing had

@@ -187,7 +187,7 @@ class LocalModel:
         """
         Hand in a request, to be waited for later, from a thread or a coroutine.
 
-        It is answered along with others as soon as somebody waits for any of them.
+        It is answered along with others as soon as any of them is waited for.
 
         Raises:
             InvalidInputError, AdmissionError, QueueFullError: as `stream` does.
@@ -200,7 +200,7 @@ class LocalModel:
 
     def samples(self, request: GenerationRequest, num: int) -> list[Generation]:
         """
-        Give *num* answers to one prompt, which is computed once.
+        Return *num* answers to one prompt, which is computed once.
 
         The first is what `generate` gives; the others have seeds of their own, derived from the
         request's where it has one.
@@ -270,7 +270,7 @@ class LocalModel:
         """
         Drop what is cached of *token_ids* after the first *num_kept* tokens.
 
-        What somebody uses, and what another cached text continues, stays.
+        What is in use, and what another cached text continues, stays.
         """
         self._running().discard(token_ids, num_kept=num_kept, salt=cache_salt)
 
@@ -284,7 +284,7 @@ class LocalModel:
         self._counter.forget()
 
     def kv_usage(self) -> KVUsage:
-        """Tell where the KV blocks are."""
+        """Return how the KV blocks are used."""
         return self._running().usage()
 
     def health(self) -> ModelHealth:
@@ -300,7 +300,7 @@ class LocalModel:
         self._running().check()
 
     def close(self) -> None:
-        """Give weights and KV memory back. Can be called twice; nothing else works after it."""
+        """Return weights and KV memory back. Can be called twice; nothing else works after it."""
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -339,4 +339,4 @@ class LocalModel:
 
 
 def _ignore(stage: str, fraction: float) -> None:
-    """Nobody wants to know."""
+    """No progress callback."""

@@ -14,7 +14,7 @@ _KINDS = {"cpu", "cuda", "mps"}
 
 def choose_device(name: str) -> torch.device:
     """
-    Give the device that *name* means here.
+    Return the device that *name* means here.
 
     Raises:
         ConfigError: there is no such device.
@@ -48,7 +48,7 @@ def give_back(device: torch.device) -> None:
 
 @cache
 def cpu_has_fast_bf16() -> bool:
-    """Ask for AMX or AVX512-BF16; without them bfloat16 is slower than float32."""
+    """Return whether there is AMX or AVX512-BF16; else bfloat16 is slower than float32."""
     probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return any(getattr(torch.cpu, probe, bool)() for probe in probes)
 
@@ -56,7 +56,7 @@ def cpu_has_fast_bf16() -> bool:
 @cache
 def compute_in_one_thread_in_forks() -> None:
     """
-    Let a fork of this process, which has begun to compute, use one thread.
+    Limit a fork of this process, which has begun to compute, to one thread.
 
     The others that torch shares its work out to do not come along, and it would wait for them
     for ever.

@@ -11,7 +11,7 @@ _HUB_TIMEOUT_S: Final = 1.5
 
 
 def hub_answers() -> bool:
-    """Ask the hub for its front page; a name server that hangs is not waited for."""
+    """Return whether the hub answers; a name server that hangs is not waited for."""
     answers: list[bool] = []
 
     def ask() -> None:

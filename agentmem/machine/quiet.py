@@ -20,7 +20,7 @@ def quiet_libraries() -> Iterator[None]:
     _library.set_verbosity(logging.CRITICAL)
     _library.disable_progress_bar()
     try:
-        # Some bars ask nobody whether they may show; they write to the error stream.
+        # Some bars cannot be switched off; they write to the error stream.
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield

@@ -11,7 +11,7 @@ from typing import IO
 @contextmanager
 def replacing(path: Path, *, prefix: str, suffix: str = "") -> Iterator[IO[bytes]]:
     """
-    Give a new file that takes the name *path* when the block ends, and is removed if it fails.
+    Return a new file that takes the name *path* when the block ends, and is removed if it fails.
 
     Until then it stands beside it, on the disk and under a name between *prefix* and *suffix*, and
     only its owner may read it.

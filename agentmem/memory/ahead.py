@@ -4,7 +4,7 @@ Compaction ahead of time: what will leave the window is summed up before it has 
 In two phases. The summary is written while nothing is held, however long that takes. Then the
 branch is looked at again, and if the same messages still stand at the beginning of its window they
 leave, and the summary takes their place: a compare-and-set on the log. Whatever was appended or
-assembled meanwhile stays; if somebody was faster, or a message was deleted, it is tried again.
+assembled meanwhile stays; if another was faster, or a message was deleted, it is tried again.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def look_ahead(runtime: Runtime, branch_id: BranchId, budget: Budget, prompt: Pr
 
 def is_nearly_full(prompt: Prompt, budget: Budget, mark: float) -> bool:
     """
-    Tell whether the window takes at least the share *mark* of its room.
+    Return whether the window takes at least the share *mark* of its room.
 
     Its room is what pins, summaries and recalled messages leave of the prompt. The mark is at
     least halfway from low water to full, or each prompt would be followed by a compaction.
@@ -125,7 +125,7 @@ class _Strict:
     def summarize(
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
     ) -> str:
-        """Give what the summarizer says, the same as before for the same passages."""
+        """Return what the summarizer says, the same as before for the same passages."""
         key = (tuple(passages), max_tokens)
         if key not in self._said:
             try:
@@ -138,7 +138,7 @@ class _Strict:
 
     def check(self) -> None:
         """
-        Raise what went wrong, which whoever asks for a summary passes over.
+        Raise what went wrong, which the caller of a summarizer passes over.
 
         Raises:
             SummaryError: something did.

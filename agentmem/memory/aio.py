@@ -42,7 +42,7 @@ def _threads(_process: int) -> ThreadPoolExecutor:
 def in_thread(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Give the coroutine form of *method*, with the same arguments, result and errors."""
+    """Return the coroutine form of *method*, with the same arguments, result and errors."""
 
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await finished(method, self, *args, **kwargs)
@@ -177,7 +177,7 @@ class AsyncReplyStream:
         """
         Do what `aclose` does, from any thread, such as that of a stop button.
 
-        It waits until what was said is stored: in a coroutine use `aclose`.
+        It waits until the answer so far is stored: in a coroutine use `aclose`.
         """
         self._stream.close()
 

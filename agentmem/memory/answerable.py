@@ -46,7 +46,7 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
         # answered nothing.
         if not stored.message.is_blank and origin not in (Origin.PARTIAL, Origin.DAMAGED):
             raise TranscriptError(
-                f"message {stored.position} has answered what was said last: say something with "
+                f"message {stored.position} has answered the last message: append one with "
                 "reply(text), or have another answer with session.regenerate()"
             )
     raise InvalidInputError(

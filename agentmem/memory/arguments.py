@@ -49,10 +49,10 @@ def check_database(database: DatabaseConfig | None, *, read_only: bool) -> None:
 
 def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget:
     """
-    Give *budget*, or the default one, if the model's window has room for it.
+    Return *budget*, or the default one, if the model's window has room for it.
 
     Raises:
-        ConfigError: it is no `Budget`, or its context is larger than the model's window.
+        ConfigError: it is not a `Budget`, or its context is larger than the model's window.
     """
     checked_value("budget", budget, Budget | None, ConfigError)
     window = model.context_window if model is not None else None
@@ -74,7 +74,7 @@ def bounded_sampling(sampling: Sampling | None, budget: Budget) -> Sampling:
     Bound the answer by the reply reserve, which the prompt has left free for it.
 
     Raises:
-        ConfigError: it is no `Sampling`, or more tokens are asked for than are kept free.
+        ConfigError: it is not a `Sampling`, or more tokens are asked for than are kept free.
     """
     sampling = checked_value("sampling", sampling, Sampling | None, ConfigError)
     if sampling is None:
@@ -92,7 +92,7 @@ def moment_before(age: timedelta) -> datetime:
     Return the moment that lies *age* before now.
 
     Raises:
-        InvalidInputError: it is no age: negative, or longer ago than any date.
+        InvalidInputError: it is not an age: negative, or longer ago than any date.
     """
     if not isinstance(age, timedelta) or age < timedelta(0):
         raise InvalidInputError(f"an age is a timedelta from 0 up, got {age!r:.80}")
@@ -107,7 +107,7 @@ def check_turn(priority: int, timeout_s: float | None) -> None:
     Check how a request is to wait for its turn.
 
     Raises:
-        InvalidInputError: *priority* is no whole number, or *timeout_s* no seconds over 0.
+        InvalidInputError: *priority* is not a whole number, or *timeout_s* no seconds over 0.
     """
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise InvalidInputError(f"priority must be a whole number, got {priority!r:.80}")
@@ -125,7 +125,7 @@ def seconds(timeout_s: float) -> float:
     Return *timeout_s* as a time that a thread can wait.
 
     Raises:
-        InvalidInputError: it is no number of seconds.
+        InvalidInputError: it is not a number of seconds.
     """
     is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not is_number or isnan(timeout_s):
@@ -235,10 +235,10 @@ def parts_said(
 
 def calls_of(tool_calls: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
     """
-    Read the calls of a message; None, as some clients write it, is no call.
+    Read the calls of a message; None, as some clients write it, is not a call.
 
     Raises:
-        InvalidInputError: it is no sequence, or something in it is no ToolCall.
+        InvalidInputError: it is not a sequence, or something in it is not a ToolCall.
     """
     if tool_calls is None:
         return ()

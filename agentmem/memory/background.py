@@ -95,7 +95,7 @@ class Background:
             self._failed.pop(key, None)
 
     def state(self, key: Hashable) -> CompactionState:
-        """Tell what becomes of the jobs of *key*."""
+        """Return the state of the jobs of *key*."""
         with self._changed:
             failed = self._failed.get(key, CompactionState())
             status = failed.status

@@ -42,7 +42,7 @@ def check_clock(timezone: str | None, day: date | None) -> None:
     Check what a session's clock is to be.
 
     Raises:
-        ConfigError: there is no such time zone, or *day* is no day, or a moment.
+        ConfigError: there is no such time zone, or *day* is not a day, or a moment.
     """
     zone_of(timezone)
     if day is not None and (not isinstance(day, date) or isinstance(day, datetime)):
@@ -54,7 +54,7 @@ def moment_in(zone: tzinfo | None, moment: datetime | None) -> datetime | None:
     Return *moment* with a time zone: its own, else *zone*, that of the user.
 
     Raises:
-        InvalidInputError: it is no moment.
+        InvalidInputError: it is not a moment.
     """
     if moment is None:
         return None

@@ -24,7 +24,7 @@ class Conversation(Writing):
         runtime: what all conversations of a user share.
         branch_id: the branch.
         depth: how many subtasks it is inside of. The deeper, the sooner what is cached of it
-            gives way: never what a parent needs before what its subtask has tried.
+            is evicted: never what a parent needs before what its subtask has tried.
     """
 
     def __init__(self, runtime: Runtime, branch_id: BranchId, *, depth: int = 0) -> None:
@@ -57,7 +57,7 @@ class Conversation(Writing):
 
         Raises:
             InvalidInputError: a wrong argument, or nothing has been said yet; nothing was stored.
-            TranscriptError: there is no *text*, and what was said last has its answer.
+            TranscriptError: there is no *text*, and the last message has its answer.
             ConflictError: *client_key* was used for another text, or the talk has gone on since.
             ContextOverflowError: pins and current turn alone are over the budget.
             ConfigError: there is no model, or it cannot give what is asked.
@@ -120,7 +120,7 @@ class Conversation(Writing):
         Do what `reply` does, without blocking the event loop; the errors are the same.
 
         Cancelling ends the generation with the piece that is on its way, which for a reply that
-        waits in the queue is the first; what was said until then is stored.
+        waits in the queue is the first; the answer so far is stored.
         """
         async with await self.astream(text, client_key=client_key, **options) as stream:
             return await stream.finish()

@@ -99,9 +99,9 @@ class Memory:
             url: ``sqlite:///file.db``, ``sqlite://`` (memory), ``postgresql://user@host/name``.
             model: answers, and counts with its own chat template.
             counter: counts for a model of your own.
-            retriever: finds what was said earlier: `agentmem.retrieval.HybridRetriever`.
+            retriever: finds earlier messages: `agentmem.retrieval.HybridRetriever`.
             budget: of every prompt that names no other; by default 4,096 tokens or the window.
-            policy: what gives way first, and who writes summaries.
+            policy: what is dropped first, and what writes summaries.
             namespace: separates applications or tenants in one database.
             timezone: IANA name of the users' time zone, for sessions that are created from now on.
             date: what templates print as the date, likewise.
@@ -146,7 +146,7 @@ class Memory:
 
         Raises:
             InvalidInputError: *key* or *user* is empty, too long or cannot be stored.
-            ConfigError: there is no such *timezone*, or *date* is no date.
+            ConfigError: there is no such *timezone*, or *date* is not a date.
         """
         scope = Scope(namespace=self._namespace, user=user)
         check_clock(timezone, date)
@@ -195,7 +195,7 @@ class Memory:
         self._runtime(scope).forget_cached(gone.messages)
 
     def delete_user(self, user: str) -> int:
-        """Delete all sessions and pins of *user*, for good; tell how many sessions it were."""
+        """Delete all sessions and pins of *user*, for good; return the number of sessions."""
         scope = Scope(namespace=self._namespace, user=user)
         gone = self._store.deletion.user(scope)
         self._runtime(scope).forget_cached(gone.messages)
@@ -208,7 +208,7 @@ class Memory:
         With *dry_run* nothing is deleted; what would be is given either way.
 
         Raises:
-            InvalidInputError: *older_than* is no age: negative, or longer ago than any date.
+            InvalidInputError: *older_than* is not an age: negative, or longer ago than any date.
         """
         before = moment_before(older_than)
         return self._store.retention.purge(
@@ -227,7 +227,7 @@ class Memory:
         named by records with `TruncationReason.PURGED`. With *dry_run* nothing is deleted.
 
         Raises:
-            InvalidInputError: *older_than* is no age: negative, or longer ago than any date.
+            InvalidInputError: *older_than* is not an age: negative, or longer ago than any date.
         """
         before = moment_before(older_than)
         retention = self._store.retention
@@ -269,7 +269,7 @@ class Memory:
         been exported with that key.
 
         Raises:
-            DamagedFileError: the file was cut or altered, or is no export.
+            DamagedFileError: the file was cut or altered, or is not an export.
             ConflictError: a session of the same key is there already.
             InvalidInputError: a *user* is given and the file has several, or it has several
                 namespaces and none is this one.
@@ -286,7 +286,7 @@ class Memory:
         """
         Wait until everything said so far can be found by its meaning too; tell whether it can.
 
-        Nobody has to wait: by its words it is found as soon as it is stored. Without a retriever
+        Waiting is optional: by its words it is found as soon as it is stored. Without a retriever
         there is nothing to wait for.
         """
         wait_s = None if timeout_s is None else seconds(timeout_s)
@@ -296,14 +296,14 @@ class Memory:
         """
         Wait until nothing is compacted in the background any more; tell whether that is so.
 
-        Nobody has to wait, unless what comes next is to be the same each time. See
+        Waiting is optional, unless what comes next is to be the same each time. See
         `Policy.compact_ahead` and `Session.compaction_state()`.
         """
         return self._background.wait(None if timeout_s is None else seconds(timeout_s))
 
     def index_status(self, *, user: str = "default", key: str | None = None) -> RecallStatus:
         """
-        Tell how far the session *key* of *user*, or all of them, can be searched now.
+        Return how far the session *key* of *user*, or all of them, can be searched now.
 
         Raises:
             ConfigError: this memory has no retriever.
@@ -320,7 +320,7 @@ class Memory:
         on_progress: OnRecallProgress | None = None,
     ) -> RecallStatus:
         """
-        Make the index of a session, or of all sessions of *user*, anew from what was said.
+        Make the index of a session, or of all sessions of *user*, anew from the messages.
 
         Each of the two is an index of its own. What is embedded already is not embedded again.
 

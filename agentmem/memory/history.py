@@ -63,7 +63,7 @@ class History:
         return self._store.sessions.branch(self._scope, self._branch_id)
 
     def pins(self) -> tuple[Pin, ...]:
-        """Give the pins that the next prompt begins with, in its order."""
+        """Return the pins that the next prompt begins with, in its order."""
         return self._store.pins.visible(self._scope, self._branch_id)
 
     def pin_history(self, key: str, *, scope: PinScope | str | None = None) -> tuple[Pin, ...]:
@@ -103,12 +103,12 @@ class History:
         return Snapshot(self._runtime, self._branch_id, head)
 
     def messages(self, first: int = 1, last: int | None = None) -> tuple[StoredMessage, ...]:
-        """Read what was said from position *first* to *last*, whatever prompts show of it."""
+        """Read the messages from position *first* to *last*, whatever prompts show of them."""
         return self._store.messages.read(self._scope, self._branch_id, first, last)
 
     def search(self, query: str, *, limit: int = 10, everywhere: bool = False) -> tuple[Hit, ...]:
         """
-        Find what was said on this branch that fits *query*, best first.
+        Find messages of this branch that fit *query*, best first.
 
         A subtask finds what it inherits too, and never what its siblings said. With *everywhere*
         the user's other sessions are searched as well.
@@ -148,7 +148,7 @@ class History:
         Read the messages, in full, that *record* names as left out or cut.
 
         Raises:
-            InvalidInputError: it is no record of `truncations`.
+            InvalidInputError: it is not a record of `truncations`.
         """
         checked_value("record", record, TruncationRecord)
         return self.messages(record.first, record.last)
@@ -168,7 +168,7 @@ class History:
         one.
 
         Raises:
-            InvalidInputError: *head* is no head, or does not go with *key*.
+            InvalidInputError: *head* is not a head, or does not go with *key*.
         """
         problems = self.audit_branch().problems
         try:

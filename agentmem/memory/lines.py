@@ -83,7 +83,7 @@ class LineKeeping(Conversation):
         self, position: int, content: str | Sequence[Part], *, name: str = "edit"
     ) -> StoredMessage:
         """
-        Say the message at *position* in another way, and go on from there.
+        Edit the message at *position* on a new line, and go on from there.
 
         A new line sees what stands before it, and begins with the edited message in its role; the
         session is on that line from now on, in every process that opens it. The old line stays in

@@ -77,7 +77,7 @@ def load_view(
 
 
 def sources_of(view: BranchView) -> Sources:
-    """Give what new summaries of a prompt of *view* can be made of."""
+    """Return what new summaries of a prompt of *view* can be made of."""
     messages = view.messages
     while view.parent is not None:
         view = view.parent
@@ -263,7 +263,7 @@ def _num_tokens(counter: TokenCounter, messages: Sequence[StoredMessage]) -> int
 
 
 def is_same(prompt: Prompt, previous: AssemblyInfo) -> bool:
-    """Tell whether the log ends with this very prompt."""
+    """Return whether the log ends with this very prompt."""
     return (
         prompt.head == previous.head
         and prompt.layout == previous.layout

@@ -47,7 +47,7 @@ def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | Non
     Read what a caller has asked to be recalled.
 
     Raises:
-        InvalidInputError: *query* is no text, *hits* are given too, or are none.
+        InvalidInputError: *query* is not a text, *hits* are given too, or are none.
         ConfigError: a *query* and no retriever.
     """
     if query is not None:
@@ -68,7 +68,7 @@ def checked_query(text: str) -> str:
     Return *text* if it can be searched by.
 
     Raises:
-        InvalidInputError: it is no text, or blank.
+        InvalidInputError: it is not a text, or blank.
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidInputError(f"a query is a text that says something, got {text!r:.80}")
@@ -199,7 +199,7 @@ def _visible(
     view: View, runtime: Runtime, branch_id: BranchId, *, everywhere: bool
 ) -> tuple[BranchInfo, dict[BranchId, tuple[int, int]]]:
     """
-    Give a branch, and the positions that it may recall, by the branch that holds them.
+    Return a branch, and the positions that it may recall, by the branch that holds them.
 
     Its own, and its ancestors' up to the forks; not through a fork that inherits only pins, whose
     point is that the rest is not seen. Branches beside it are never among them. *everywhere*, so
@@ -227,7 +227,7 @@ def _of_line(line: Sequence[BranchInfo]) -> dict[BranchId, tuple[int, int]]:
 
 
 def _asked(view: BranchView) -> str:
-    """Give what the user said last: the question that the current turn answers."""
+    """Return what the user said last: the question that the current turn answers."""
     said = [stored for turn in view.turns[-1:] for stored in turn.messages]
     users = (one.message.text for one in reversed(said) if one.message.role is Role.USER)
     return next(users, "")

@@ -150,7 +150,7 @@ class ReplyStream:
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is being closed, which takes as long as storing what was said."""
+        """Whether it is being closed, which takes as long as storing the answer so far."""
         return self._is_closing
 
     @property
@@ -159,7 +159,7 @@ class ReplyStream:
         return self._is_over
 
     def close(self) -> None:
-        """Cancel what is still running, and store what was said; safe to call twice."""
+        """Cancel what is still running, and store the answer so far; safe to call twice."""
         if self._is_of_parent():
             return  # which stores it
         self._is_closing = True
@@ -203,7 +203,7 @@ class ReplyStream:
         return text
 
     def _leave(self) -> None:
-        """End, once, and store what was said if that was not the whole answer."""
+        """End, once, and store the answer so far if it is not whole."""
         with self._reading:
             if self._is_over or self._is_left:
                 return
@@ -251,7 +251,7 @@ class ReplyStream:
             self._saved(message)
 
     def _keep_half(self, text: str) -> StoredMessage | None:
-        """Keep what was said of an answer that another one may take the place of."""
+        """Keep a partial answer, which another one may replace."""
         return self._store(text, origin=Origin.PARTIAL)
 
     def _store(
@@ -267,7 +267,7 @@ class ReplyStream:
             role=Role.ASSISTANT,
             parts=parts,
             # Ids that spell another text than the stored one would show the model words
-            # that nobody can read back.
+            # that cannot be read back.
             generated=ids if legal == text else None,
         )
         return self._save(self._given, origin)

@@ -43,7 +43,7 @@ class Runtime:
         Return *said_at*, with the user's time zone if it has none and the user has one.
 
         Raises:
-            InvalidInputError: it is no moment.
+            InvalidInputError: it is not a moment.
         """
         return moment_in(self.zone if self.has_zone else None, said_at)
 
@@ -85,7 +85,7 @@ class Runtime:
         return self.recall
 
     def tell_added(self) -> None:
-        """Let the retriever know that something was stored."""
+        """Notify the retriever that something was stored."""
         if self.recall is not None:
             self.recall.added()
 

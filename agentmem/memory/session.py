@@ -182,7 +182,7 @@ class Subtask(_Forkable):
 
     At the end of its ``with`` block the scratch leaves the context and its KV blocks are given
     back; its rows stay in the store. If the block raises, nothing goes back. Where KV blocks are
-    short before that, those of the scratch give way before those of its parent.
+    short before that, those of the scratch are evicted before those of its parent.
     """
 
     _default_scope = PinScope.BRANCH
@@ -201,8 +201,8 @@ class Subtask(_Forkable):
         for others; where it waits for none, a call of that id is put before it.
 
         Raises:
-            InvalidInputError: *text* cannot be stored, or says nothing and is no result, or
-                *tool_call_id* is no id.
+            InvalidInputError: *text* cannot be stored, or says nothing and is not a result, or
+                *tool_call_id* is not an id.
             ConflictError: this subtask has ended.
         """
         self._require_open()
@@ -288,7 +288,7 @@ class Subtask(_Forkable):
             )
 
     def _inherited_ids(self, prompt: Prompt) -> tuple[int, ...]:
-        """Give the ids of the part of this branch's first prompt that its parent said."""
+        """Return the ids of the part of this branch's first prompt that its parent said."""
         forked_at = self.branch.forked_at
         window = (s for s in prompt.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
         num_inherited = sum(max(0, min(s.last, forked_at) - s.first + 1) for s in window)

@@ -44,7 +44,7 @@ from agentmem.types import (
 _log = logging.getLogger(__name__)
 
 _MAX_ATTEMPTS = 40
-"""How often a prompt is assembled again because somebody else has logged one meanwhile."""
+"""How often a prompt is assembled again because another process has logged one meanwhile."""
 
 
 class Writing(Erasing):
@@ -281,7 +281,7 @@ class Writing(Erasing):
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise
-                # Whoever comes again at another time than the others gets through.
+                # A writer that retries at another time than the others gets through.
                 time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
             else:
                 _log_warnings(recorded)

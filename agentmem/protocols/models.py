@@ -51,7 +51,7 @@ class TokenCounter(Protocol):
 
     def count(self, message: Message) -> int:
         """
-        Tell how many tokens *message* adds to a transcript that it is appended to.
+        Return how many tokens *message* adds to a transcript that it is appended to.
 
         Good enough to choose by; what was chosen is rendered and counted as a whole.
         """
@@ -180,7 +180,7 @@ class ReportingModel(Protocol):
     """A model that can say how it is; others need no such method."""
 
     def health(self) -> ModelHealth:
-        """Say it at once, also while a step runs or after it was closed."""
+        """Return at once, also while a step runs or after it was closed."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a user may decide about the context: summaries, what gives way first, what is pinned."""
+"""Policies of the context: summaries, what is dropped first, what is pinned."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Passage(Checked):
     Args:
         position: of the message; of the first one where *last* is given.
         role: who said it, never the system: a summary that a model wrote has the assistant's.
-        text: what was said.
+        text: the text of the message.
         last: position of the last message that it may be from, where no single one is known.
         day: when it was said, where that is known.
         speaker: who said it as summaries write it, such as ``tool result (search)``; by default
@@ -53,11 +53,11 @@ class Summarizer(Protocol):
 
 
 class Discardable(Protocol):
-    """Decides what of the older conversation may give way before whole turns do."""
+    """Decides what of the older conversation may be dropped before whole turns are."""
 
     def discards(self, stored: StoredMessage, *, age: int) -> bool:
         """
-        Tell whether a line that says where it is may stand in place of *stored*.
+        Return whether a line that says where it is may stand in place of *stored*.
 
         It is asked when the window slides, never in between, so that it costs no prefix.
 
@@ -73,7 +73,7 @@ class AutoPin(Protocol):
 
     def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
         """
-        Give key and text of a pin of this branch to make of *stored*, or None.
+        Return key and text of a pin of this branch to make of *stored*, or None.
 
         *is_first* tells whether it is the first message that this branch itself has.
         """

@@ -33,7 +33,7 @@ INDEX_PART: Final = ".part"
 """How the names of unfinished ones end."""
 
 INDEX_LOCK: Final = ".lock"
-"""The file in an index folder that is locked by whoever saves or removes another one."""
+"""The file in an index folder that is locked while another one is saved or removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Extent(Checked):
     """
     A branch and the messages of its own: positions *forked_at* + 1 to *head*.
 
-    They are written in that order and the head moves with them, so whoever has read up to the
+    They are written in that order and the head moves with them, so a reader that has read up to the
     head has missed nothing, whatever other branches are being written.
     """
 
@@ -65,7 +65,7 @@ class Embedding(Checked):
     """
     The vector of a message, or of the characters *first* to *last* of a long one.
 
-    *vector* is float32, little-endian; empty where there was nothing to embed, so that nobody
+    *vector* is float32, little-endian; empty where there was nothing to embed, so that no one
     tries again.
     """
 
@@ -94,7 +94,7 @@ class VectorTable(Protocol):
 
 
 class Archive(Protocol):
-    """What was said, as a retriever reads it, and the vectors that it has stored."""
+    """The messages, as a retriever reads them, and the vectors that it has stored."""
 
     @property
     def folder(self) -> Path | None:
@@ -108,15 +108,15 @@ class Archive(Protocol):
     def read(
         self, domain: Domain, branch_id: BranchId, first: int, last: int
     ) -> Sequence[StoredMessage]:
-        """Give the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
+        """Return the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
         ...
 
     def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> Sequence[StoredMessage]:
-        """Give those of *message_ids* that are of *domain* and still say something."""
+        """Return those of *message_ids* that are of *domain* and still say something."""
         ...
 
     def embeddings(self, fingerprint: str, message_ids: Sequence[MessageId]) -> Sequence[Embedding]:
-        """Give the vectors that *message_ids* have of that embedder, by message and place."""
+        """Return the vectors that *message_ids* have of that embedder, by message and place."""
         ...
 
     def add_embeddings(self, fingerprint: str, embeddings: Sequence[Embedding]) -> None:
@@ -126,11 +126,11 @@ class Archive(Protocol):
     def not_embedded(
         self, fingerprint: str, *, after: MessageId, limit: int
     ) -> Sequence[StoredMessage]:
-        """Give messages, of whomever, without a vector of that embedder, by their ids."""
+        """Return messages, of whomever, without a vector of that embedder, by their ids."""
         ...
 
     def table(self, fingerprint: str, dimension: int) -> VectorTable | None:
-        """Give the vectors of that embedder as a table; None where the database has no such."""
+        """Return the vectors of that embedder as a table; None where the database has no such."""
         ...
 
 
@@ -221,7 +221,7 @@ class Recall(Protocol):
         ...
 
     def status(self, domain: Domain) -> RecallStatus:
-        """Tell how far *domain* can be searched at this moment."""
+        """Return how far *domain* can be searched at this moment."""
         ...
 
     def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
@@ -238,12 +238,12 @@ class ReportingRecall(Protocol):
     """A recall that can say how its work in the background goes; others need no such method."""
 
     def health(self) -> IndexHealth:
-        """Say it at once, also while it embeds or after it was closed."""
+        """Return at once, also while it embeds or after it was closed."""
         ...
 
 
 class Retriever(Protocol):
-    """Finds what was said earlier and might matter now."""
+    """Finds earlier messages that might matter now."""
 
     def over(self, archive: Archive) -> Recall:
         """Begin to work over *archive*."""

@@ -1,4 +1,4 @@
-"""What was said: sessions, branches, messages, pins and the log of prompts, in a database."""
+"""Sessions, branches, messages, pins and the log of prompts, in a database."""
 
 from agentmem.store.deletion import Deleted
 from agentmem.store.migrate import current, downgrade, exists, head, revisions, upgrade

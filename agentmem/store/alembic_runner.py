@@ -23,7 +23,7 @@ def move(connection: Connection, revision: str, direction: Literal["upgrade", "d
 
 
 def config(connection: Connection | None = None) -> Config:
-    """Say where the migrations are, and what they are to run on."""
+    """Return Alembic's configuration: where the migrations are, and what they run on."""
     made = Config()
     # The folder is read as a ConfigParser value, in which a percent sign begins a reference.
     made.set_main_option("script_location", str(_folder()).replace("%", "%%"))

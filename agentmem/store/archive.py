@@ -124,7 +124,7 @@ class StoreArchive:
         """
         Remove all index files, which may hold vectors of what was deleted.
 
-        For whoever deletes without a retriever; one that is at work sees to its own. They are
+        For a deletion without a retriever; a running one cleans up after itself. They are
         made anew from what is stored, in the turns that those who save them take too.
 
         Raises:
@@ -154,7 +154,7 @@ class StoreArchive:
     def read(
         self, domain: Domain, branch_id: BranchId, first: int, last: int
     ) -> tuple[StoredMessage, ...]:
-        """Give the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
+        """Return the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
         keys = {
             "owner": owner_digest(domain.scope),
             "branch": check_id("branch", branch_id),
@@ -164,7 +164,7 @@ class StoreArchive:
         return self._read(_within(_RANGE, domain), keys)
 
     def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> tuple[StoredMessage, ...]:
-        """Give those of *message_ids* that are of *domain* and say something, by their ids."""
+        """Return those of *message_ids* that are of *domain* and say something, by their ids."""
         rows = self._in_chunks(
             _within(_BY_ID, domain), message_ids, owner=owner_digest(domain.scope)
         )
@@ -173,7 +173,7 @@ class StoreArchive:
     def embeddings(
         self, fingerprint: str, message_ids: Sequence[MessageId]
     ) -> tuple[Embedding, ...]:
-        """Give the vectors that *message_ids* have of that embedder, by message and place."""
+        """Return the vectors that *message_ids* have of that embedder, by message and place."""
         rows = self._in_chunks(_EMBEDDINGS, message_ids, fingerprint=fingerprint)
         moved = [row.message_id for row in rows if row.vector == IN_TABLE]
         in_tables: dict[tuple[int, int], bytes] = {}
@@ -199,7 +199,7 @@ class StoreArchive:
         All spans of a message are stored together.
 
         Raises:
-            InvalidInputError: a vector is no whole number of float32.
+            InvalidInputError: a vector is not a whole number of float32.
         """
         for one in embeddings:
             if len(one.vector) % _BYTES_PER_FLOAT:
@@ -254,7 +254,7 @@ class StoreArchive:
     def not_embedded(
         self, fingerprint: str, *, after: MessageId, limit: int
     ) -> tuple[StoredMessage, ...]:
-        """Give messages of the namespace without a vector of that embedder, by their ids."""
+        """Return messages of the namespace without a vector of that embedder, by their ids."""
         if self._database.is_read_only:
             return ()  # their vectors could not be kept
         keys = {
@@ -266,7 +266,7 @@ class StoreArchive:
         return self._read(_NOT_EMBEDDED, keys)
 
     def table(self, fingerprint: str, dimension: int) -> PgVectors | None:
-        """Give the vectors of that embedder as a table; None where the database has no such."""
+        """Return the vectors of that embedder as a table; None where the database has no such."""
         if not self._is_postgres or self._database.is_read_only:
             return None
         found = PgVectors.open(
@@ -336,7 +336,7 @@ def _chunks(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _embedder(connection: Connection, fingerprint: str) -> int:
-    """Give the id of an embedder's row, made now if this is its first use."""
+    """Return the id of an embedder's row, made now if this is its first use."""
     keys = {"fingerprint": fingerprint}
     found = connection.execute(_EMBEDDER, keys).scalar_one_or_none()
     if found is None:

@@ -24,15 +24,15 @@ class Base(DeclarativeBase):
 
 
 def key() -> Mapped[int]:
-    """Give the column that numbers the rows."""
+    """Return the column that numbers the rows."""
     return mapped_column(primary_key=True, autoincrement=True)
 
 
 def ref(column: str, *, index: bool = False) -> Mapped[int]:
-    """Give a column that refers to *column*, and whose row goes with that one."""
+    """Return a column that refers to *column*, and whose row goes with that one."""
     return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=index)
 
 
 def maybe_ref(column: str) -> Mapped[int | None]:
-    """Give a column like `ref` that may be empty."""
+    """Return a column like `ref` that may be empty."""
     return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=True)

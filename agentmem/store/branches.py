@@ -135,7 +135,7 @@ def change_state(
     """
     if locked.state != expected:
         raise ConflictError(
-            f"branch {locked.id} is {locked.state}, not {expected.value}: somebody else changed it "
+            f"branch {locked.id} is {locked.state}, not {expected.value}: another writer changed "
             "first; read it again and decide again"
         )
     connection.execute(_SET_STATE, {"branch": locked.id, "new": state.value, "moment": moment})
@@ -174,7 +174,7 @@ def lineage(
     Walk from *branch* to ``main``: each branch, and the first and last position it gives the view.
 
     A branch gives what is its own, cut where its child was forked off; that may be nothing.
-    Whoever may see *branch* may see its ancestors, which are of the same session.
+    A reader of *branch* may see its ancestors, which are of the same session.
     """
     limit = branch.head if last is None else min(last, branch.head)
     yield branch, branch.forked_at + 1, limit
@@ -211,13 +211,13 @@ def check_branch(row: AnyRow) -> None:
     """
     check_row("branch", row)
     if row.parent_id is not None and not 0 < row.parent_id < row.id:
-        raise damaged("branch", row, "parent_id", f"{row.parent_id} is no older branch")
+        raise damaged("branch", row, "parent_id", f"{row.parent_id} is not an older branch")
     if not 0 <= row.forked_at <= row.head:
-        raise damaged("branch", row, "head", f"{row.forked_at} to {row.head} is no range")
+        raise damaged("branch", row, "head", f"{row.forked_at} to {row.head} is not a range")
     if row.open_calls < 0:
-        raise damaged("branch", row, "open_calls", f"{row.open_calls} is no number of calls")
+        raise damaged("branch", row, "open_calls", f"{row.open_calls} is not a number of calls")
     if row.state not in _STATES:
-        raise damaged("branch", row, "state", f"{row.state!r:.80} is no state")
+        raise damaged("branch", row, "state", f"{row.state!r:.80} is not a state")
     if row.inherit not in _INHERITS:
         raise damaged("branch", row, "inherit", f"{row.inherit!r:.80} is nothing to inherit")
 
@@ -235,7 +235,7 @@ def is_line(row: AnyRow) -> bool:
 
 
 def to_branch_info(row: AnyRow) -> BranchInfo:
-    """Give the value of a row that `find_branch` read."""
+    """Return the value of a row that `find_branch` read."""
     return BranchInfo(
         id=BranchId(row.id),
         session_id=SessionId(row.session_id),

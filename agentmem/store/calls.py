@@ -265,7 +265,7 @@ class Transcript:
 
 
 def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchId, at: int) -> None:
-    """Give a new branch its own rows of the calls that are open where it was forked."""
+    """Return a new branch its own rows of the calls that are open where it was forked."""
     holder = parent
     above = iter(ancestors(connection, parent))
     # The branch in whose own part the fork lies knows every call that was open there.

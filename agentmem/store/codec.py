@@ -40,7 +40,7 @@ def to_json(value: object) -> str:
 
 
 def encode(message: Message) -> dict[str, Any]:
-    """Give the columns that hold *message*, all but its place."""
+    """Return the columns that hold *message*, all but its place."""
     calls = [_encode_call(call) for call in message.tool_calls]
     parts = [_encode_part(part) for part in message.parts]
     if message.extra is not None:

@@ -11,7 +11,7 @@ BigInt = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Unreadable:
-    """What stands in a column and is no value of its type: a row with one is damaged."""
+    """What stands in a column and is not a value of its type: a row with one is damaged."""
 
     __slots__ = ("value",)
 

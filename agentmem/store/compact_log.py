@@ -71,7 +71,7 @@ def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
     for run in runs.split():
         found = _RUN.fullmatch(run)
         if found is None or (found["source"] and int(found["source"]) >= len(keys)):
-            raise ValueError(f"{run!r:.50} is no run of a layout")
+            raise ValueError(f"{run!r:.50} is not a run of a layout")
         first, end = end + 1, end + int(found["length"] or 1)
         spans.append(
             Span(
@@ -110,7 +110,7 @@ def decode_ranges(written: str) -> list[Range]:
     for one in written.split():
         found = _RANGE.fullmatch(one)
         if found is None:
-            raise ValueError(f"{one!r:.50} is no run of positions")
+            raise ValueError(f"{one!r:.50} is not a run of positions")
         first, last, tokens = found.groups()
         ranges.append((int(first), int(last or first), None if tokens is None else int(tokens)))
     if not ranges:

@@ -50,8 +50,7 @@ def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
     """
     Run *work*, and name the session and branch of a row that it cannot read.
 
-    Any other error is a fault of *work* and comes out as it is: it advises nobody to restore a
-    backup.
+    Any other error is a fault of *work* and comes out as it is: a backup would not help.
 
     Raises:
         DamagedRowError: a row cannot be read.
@@ -125,7 +124,7 @@ def check_row(table: str, row: Any) -> None:
         value: Any = getattr(row, name, _MISSING)
         if type(value) is kind:
             if kind is str and not value.isascii() and not _is_text(value):
-                raise damaged(table, row, name, f"{value!r:.80} is no text")
+                raise damaged(table, row, name, f"{value!r:.80} is not a text")
             if kind is int and not -bound < value < bound:
                 raise damaged(table, row, name, f"{value} is out of range")
             continue

@@ -79,7 +79,7 @@ _MADE_BY_ITSELF: Final = (
     .where(PinVersionRow.pin_id == bindparam("pin"), PinVersionRow.made_from.is_not(None))
     .limit(1)
 )
-# Whoever holds two branches has locked the older one first.
+# A holder of two branches has locked the older one first.
 _LOCK_IN_ORDER: Final = (
     select(BranchRow.id)
     .where(BranchRow.id.in_(bindparam("branches", expanding=True)))
@@ -91,7 +91,7 @@ _LOCK_IN_ORDER: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
     """
-    What is gone, for whoever keeps something derived from it: an index, a summary, stored KV.
+    What is gone, for holders of something derived from it: an index, a summary, stored KV.
 
     A message whose content alone was deleted is among *messages* too.
     """
@@ -117,13 +117,13 @@ class Deletion:
 
         Raises:
             SessionNotFoundError: no such branch of this scope, or no such message in it.
-            InvalidInputError: *position* is no whole number.
+            InvalidInputError: *position* is not a whole number.
         """
         check_position("position", position)
 
         def work(connection: Connection) -> Deleted:
             branch = find_branch(connection, scope, branch_id)
-            # Whoever has read the message to sum it up has stored that, or will find it gone.
+            # A summary of the message that was being made is stored by now, or will find it gone.
             session = {"session": branch.session_id}
             branches = connection.execute(_BRANCHES_OF_SESSION, session).scalars().all()
             connection.execute(_LOCK_IN_ORDER, {"branches": branches})
@@ -133,7 +133,7 @@ class Deletion:
             row_id = _empty(connection, holder, position)
             forget_summaries(connection, branch.session_id, position)
             _forget_pinned(connection, holder, position)
-            # Whoever was storing a vector of it has done so, or will find it without content.
+            # A vector of it that was being stored is there by now, or will find it without content.
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row_id))
             return Deleted(messages=(MessageId(row_id),))
 
@@ -343,7 +343,7 @@ def _delete_pin(connection: Connection, found: AnyRow) -> None:
 
 
 def _emptied(message: Message) -> Message:
-    """Give what is left of a message: who spoke, and which calls it makes or answers."""
+    """Return what is left of a message: who spoke, and which calls it makes or answers."""
     return Message(
         role=message.role,
         parts=(TextPart(text=DELETED),),

@@ -2,7 +2,7 @@
 Connections: which databases can be opened, and how a read or a write runs on them.
 
 Work is given as a function of a connection, never as a `with` block: so it can be run again after
-a lock or a broken connection, and nobody can call a model inside a transaction.
+a lock or a broken connection, and no model can be called inside a transaction.
 """
 
 import logging
@@ -377,7 +377,7 @@ class Database:
 
     def hold(self) -> None:
         """
-        Let no fork be made in the middle of a read or a write; called before one.
+        Hold back forks in the middle of a read or a write; called before one.
 
         A child must not inherit an open connection to a SQLite file: it would take itself to
         have locks that are its parent's.

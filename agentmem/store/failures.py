@@ -28,23 +28,23 @@ _POSTGRES_NO_DATABASE: Final = {"3D000", "28P01", "28000"}
 
 
 def mask(url: str) -> str:
-    """Give *url* without its password, also when it is no URL at all."""
+    """Return *url* without its password, also when it is not a URL at all."""
     without = re.sub(r"(://[^:/@]*:).*@", r"\1***@", url)
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", without)
 
 
 def one_line(error: BaseException) -> str:
-    """Give what the driver said, on one line and without SQLAlchemy's own additions."""
+    """Return what the driver said, on one line and without SQLAlchemy's own additions."""
     text = str(getattr(error, "orig", None) or error)
     return " ".join(mask(text).split())
 
 
 def is_transient(error: exc.DBAPIError) -> bool:
     """
-    Tell whether the same work may succeed if it is done again.
+    Return whether the same work may succeed if it is done again.
 
     That holds for a lock that did not come, for a connection that broke, and for a row that
-    somebody deleted after it was looked up: doing it again finds that out. It does not hold for a
+    was deleted after it was looked up: doing it again finds that out. It does not hold for a
     commit that broke: `Database.write` looks at that case itself.
     """
     if _code(error) == _POSTGRES_TIMED_OUT:
@@ -91,7 +91,7 @@ def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Let no error of the database out of the block as it is."""
+    """Translate errors of the database that leave the block."""
     try:
         yield
     except exc.SQLAlchemyError as error:
@@ -99,7 +99,7 @@ def translated(place: str) -> Iterator[None]:
 
 
 def _code(error: exc.DBAPIError) -> int | str | None:
-    """Give SQLite's primary result code or PostgreSQL's SQLSTATE."""
+    """Return SQLite's primary result code or PostgreSQL's SQLSTATE."""
     extended = getattr(error.orig, "sqlite_errorcode", None)
     if extended is not None:
         return int(extended) & 0xFF

@@ -123,7 +123,7 @@ class Heads:
 
         Raises:
             SessionNotFoundError: no such session of this scope.
-            InvalidInputError: *head* is no head, or *key* is missing or not the kind that it takes.
+            InvalidInputError: *head* is not a head, or *key* is missing or of the wrong kind.
         """
         check_key(key)
         known = None if head is None else _read(head, key)
@@ -185,7 +185,7 @@ def _hold_to(known: _Head, findings: Findings, branches: list[int], key: str | N
 def _read(head: str, key: str | None) -> _Head:
     found = _HEAD.fullmatch(head.strip()) if isinstance(head, str) else None
     if found is None:
-        raise InvalidInputError(f"{head!r:.80} is no head: `agentmem head SESSION` prints one")
+        raise InvalidInputError(f"{head!r:.80} is not a head: `agentmem head SESSION` prints one")
     if ((found[1] or found[4]) == _KEYED) != (key is not None):
         needs = "was made with a key: give it" if key is None else "was made without a key"
         raise InvalidInputError(f"this head {needs}")

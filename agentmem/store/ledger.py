@@ -111,7 +111,7 @@ class Ledger:
         The prompt comes back with its number, and so do its records.
 
         With *after*, the log must still end with that prompt of the same branch, budget and
-        counter, or with none for None: whoever assembled for an older log must look again.
+        counter, or with none for None: an assembly for an older log must be made again.
         *sources* are what its new summaries were made of, which must still be there; those of its
         summaries that are among them are in the log already.
 
@@ -179,7 +179,7 @@ class Ledger:
 
     def newest(self, scope: Scope, branch_id: BranchId) -> AssemblyInfo | None:
         """
-        Give the newest prompt of a branch under any budget, None if there is none.
+        Return the newest prompt of a branch under any budget, None if there is none.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -195,7 +195,7 @@ class Ledger:
         self, scope: Scope, branch_id: BranchId, keys: Sequence[str] | None = None
     ) -> tuple[Summary, ...]:
         """
-        Give the summaries with *keys* in that order, or without keys all that the branch made.
+        Return the summaries with *keys* in that order, or without keys all that the branch made.
 
         A key may be of a branch that this one inherits from; one that is not there is left out.
 
@@ -216,7 +216,7 @@ class Ledger:
         self, scope: Scope, branch_id: BranchId, keys: Sequence[str]
     ) -> frozenset[str]:
         """
-        Give those of *keys* that name a summary, be its text deleted or not.
+        Return those of *keys* that name a summary, be its text deleted or not.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -232,7 +232,7 @@ class Ledger:
         self, scope: Scope, session_id: SessionId, *, branch_id: BranchId | None = None
     ) -> tuple[AssemblyInfo, ...]:
         """
-        Give all prompts of a session, or of one of its branches, oldest first.
+        Return all prompts of a session, or of one of its branches, oldest first.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
@@ -250,7 +250,7 @@ class Ledger:
         self, scope: Scope, session_id: SessionId, *, branch_id: BranchId | None = None
     ) -> tuple[TruncationRecord, ...]:
         """
-        Give what prompts of a session, or of one of its branches, left out, oldest first.
+        Return what prompts of a session, or of one of its branches, left out, oldest first.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
@@ -268,7 +268,7 @@ class Ledger:
 
 
 def _numbered(prompt: Prompt, assembly_id: AssemblyId, now: datetime) -> Prompt:
-    """Give *prompt* and its records the number and time that they have in the log."""
+    """Return *prompt* and its records the number and time that they have in the log."""
     records = tuple(
         replace(record, assembly_id=assembly_id, created_at=now) for record in prompt.truncations
     )
@@ -299,11 +299,11 @@ def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | Non
     }
     found = connection.execute(_LAST_ID, keys).scalar_one_or_none()
     if found != after:
-        # Those that cannot be read are passed over, as by whoever read the log.
+        # Those that cannot be read are passed over, as by readers of the log.
         whole = _newest_whole(connection, _LAST, keys)
         found = None if whole is None else whole.id
     if found != after:
         raise ConflictError(
             f"the log of branch {prompt.branch_id} ends with prompt {found}, not {after}: "
-            "somebody assembled it too; assemble again"
+            "another process assembled it too; assemble again"
         )

@@ -126,10 +126,10 @@ def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
 
 def check_info(info: AssemblyInfo) -> None:
     """
-    Check what stands in the JSON of a row that somebody else may have written.
+    Check the JSON of a row that other software may have written.
 
     Raises:
-        TypeError: a number is none, or a key is no text.
+        TypeError: a number is none, or a key is not a text.
     """
     numbers = [
         *info.tokens_by_tier.values(),

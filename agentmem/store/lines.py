@@ -1,5 +1,5 @@
 """
-The lines of a session: what was said from some position on, said again in another way.
+The lines of a session: alternatives to its messages from some position on.
 
 A line is a branch that sees the one it was forked off up to there, as a subtask that inherits all
 does; but the session itself goes on with it. That is the one with the largest number. The others
@@ -143,7 +143,7 @@ class Lines:
             if at > holder.forked_at:
                 break
             holder = above
-        # The branch before its session, as whoever deletes a session locks them.
+        # The branch before its session, the order in which a deletion locks them.
         find_branch(connection, scope, BranchId(holder.id), lock=True)
         connection.execute(_LOCK_SESSION, {"session": origin.session_id})
         begun = insert_branch(

@@ -77,7 +77,7 @@ class Appended:
 
 
 class Messages:
-    """What was said in a branch, by position."""
+    """The messages of a branch, by position."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Messages:
 
         The transcript stays legal, so more may be stored than was given: a synthetic result for
         each call that is still open when the talk goes on, a synthetic call before a result that
-        nobody asked for. A result that comes after its call was closed so is stored as one that
+        was not asked for. A result that comes after its call was closed so is stored as one that
         came late. With a *client_key* a retry gives the first result and stores nothing.
         *created_at* is when they were said, if not now; positions follow the order of appending.
 
@@ -224,7 +224,7 @@ class Messages:
         self, scope: Scope, branch_id: BranchId, first: int = 1, last: int | None = None
     ) -> tuple[StoredMessage, ...]:
         """
-        Give the messages *first* to *last* (both included) of a branch's view, in order.
+        Return the messages *first* to *last* (both included) of a branch's view, in order.
 
         Up to the fork they are its ancestors', each with the branch that holds it. Positions that
         do not exist are left out. A message that cannot be read has a stand-in in its place, of
@@ -232,7 +232,7 @@ class Messages:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: a position is no whole number.
+            InvalidInputError: a position is not a whole number.
         """
         return self._read(_RANGE, scope, branch_id, first, last)
 
@@ -240,17 +240,17 @@ class Messages:
         self, scope: Scope, branch_id: BranchId, first: int = 1, last: int | None = None
     ) -> tuple[StoredMessage, ...]:
         """
-        Give those of `read` that a subtask handed back, whatever lies between them.
+        Return those of `read` that a subtask handed back, whatever lies between them.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: a position is no whole number.
+            InvalidInputError: a position is not a whole number.
         """
         return self._read(_PROMOTED, scope, branch_id, first, last)
 
     def head_at(self, scope: Scope, branch_id: BranchId, moment: datetime) -> int:
         """
-        Give the position that was the newest of the branch's view at *moment*, 0 if there was none.
+        Return the newest position of the branch's view at *moment*, 0 if there was none.
 
         What was stored then counts, whenever it was said. Nothing was stored before what stands in
         front of it, whatever a clock that was set back had to say.
@@ -333,7 +333,7 @@ def _find_appended(
     connection: Connection, branch: AnyRow, client_key: str, content: bytes
 ) -> tuple[StoredMessage, ...] | None:
     """
-    Give what the first append with this key stored, None if there was none.
+    Return what the first append with this key stored, None if there was none.
 
     A line has the keys of what it sees of the lines that it was forked off.
     """
@@ -352,7 +352,7 @@ def _find_appended(
 def _check_appended(row: AnyRow, holder: AnyRow) -> None:
     check_row("append", row)
     if not holder.forked_at < row.first <= row.last <= holder.head:
-        raise damaged("append", row, None, f"{row.first} to {row.last} is no range")
+        raise damaged("append", row, None, f"{row.first} to {row.last} is not a range")
 
 
 def _as_appended(

@@ -25,7 +25,7 @@ PREFIX: Final = "embedding_vector_"
 """Of the names of these tables; the rest is the dimension."""
 
 IN_TABLE: Final = b"\1"
-"""Stands in an embedding for a vector that is in such a table; it is no whole float32."""
+"""Stands in an embedding for a vector that is in such a table; it is not a whole float32."""
 
 _LOCK: Final = 0x6167656E74766563  # "agentvec"
 _HAS_EXTENSION: Final = text("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
@@ -196,7 +196,7 @@ class PgVectors:
     def search(
         self, vector: bytes, message_ids: Sequence[MessageId], limit: int
     ) -> Sequence[tuple[MessageId, float]]:
-        """Give the *limit* closest of *message_ids*, each with the product of its best vector."""
+        """Return the *limit* closest of *message_ids*, each with the product of its best vector."""
         keys = {
             "vector": _literal(self._numbers(vector)),
             "embedder": self._embedder_id,

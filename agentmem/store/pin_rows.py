@@ -60,7 +60,7 @@ _ONE: Final = NEWEST.where(
 
 
 def target_of(branch: AnyRow, pin_scope: PinScope) -> dict[str, Any]:
-    """Give the columns that say what a pin of this scope hangs on."""
+    """Return the columns that say what a pin of this scope hangs on."""
     of_session = {"session_id": branch.session_id, "branch_id": None}
     target_id, references = {
         PinScope.USER: (branch.owner_id, {"session_id": None, "branch_id": None}),
@@ -140,7 +140,7 @@ def _where_to_look(
     if not is_line(branch):
         return [[target_of(branch, PinScope.BRANCH)]]
     line = [holder for holder, _, _ in lineage(connection, branch)]
-    # Whoever holds two branches has locked the older one first.
+    # A holder of two branches has locked the older one first.
     of_line = [target_of(holder, PinScope.BRANCH) for holder in reversed(line)]
     own = [*of_line, target_of(branch, PinScope.SESSION)]
     return [own, [target_of(branch, PinScope.USER)]]
@@ -154,7 +154,7 @@ def _lock(connection: Connection, target: dict[str, Any]) -> None:
     }
     table = tables[PinScope(target["scope"])]
     if table is SessionRow:
-        # The branch before its session, as whoever deletes a session locks them.
+        # The branch before its session, the order in which a deletion locks them.
         lock_main(connection, target["session_id"])
     # Weak enough to let rows be added that refer to the locked one.
     lock = select(table.id).where(table.id == target["target_id"]).with_for_update(key_share=True)
@@ -181,7 +181,7 @@ def check_pin(row: AnyRow) -> AnyRow:
 
 def expect_version(found: AnyRow | None, key: str, expected_version: int | None) -> None:
     """
-    Let a writer go on only if it knows the newest version; 0 is that of a pin that never was.
+    Check that a writer knows the newest version; 0 is that of a pin that never was.
 
     Raises:
         ConflictError: it does not.
@@ -189,14 +189,14 @@ def expect_version(found: AnyRow | None, key: str, expected_version: int | None)
     version = found.version if found is not None else 0
     if expected_version is not None and expected_version != version:
         raise ConflictError(
-            f"pin {key!r} is at version {version}, not {expected_version}: somebody else changed "
+            f"pin {key!r} is at version {version}, not {expected_version}: another writer changed "
             "it first; read it again and decide again"
         )
 
 
 @reading("pin_version")
 def to_pin(row: AnyRow) -> Pin:
-    """Give the value of a row."""
+    """Return the value of a row."""
     return Pin(
         key=row.key,
         version=row.version,

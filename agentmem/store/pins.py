@@ -96,7 +96,7 @@ class Pins:
         expected_version: int | None = None,
     ) -> Pin:
         """
-        Give a pin a text, as a new version unless it is the text already.
+        Return a pin a text, as a new version unless it is the text already.
 
         Args:
             scope: who asks.
@@ -244,7 +244,7 @@ class Pins:
         self, scope: Scope, branch_id: BranchId, *, before: StoredMessage | None = None
     ) -> tuple[Pin, ...]:
         """
-        Give the pins that a prompt of this branch begins with, in their order.
+        Return the pins that a prompt of this branch begins with, in their order.
 
         The user's come first, then the session's, then the branch's, ancestors before it; in each
         by first setting. Of one key only the innermost is given, in the outermost one's place; one
@@ -280,7 +280,7 @@ class Pins:
         pin_scope: PinScope | None = PinScope.SESSION,
     ) -> tuple[Pin, ...]:
         """
-        Give all versions of a pin, oldest first, removals included.
+        Return all versions of a pin, oldest first, removals included.
 
         Without a *pin_scope*, those of the pin that `undo` would change.
 

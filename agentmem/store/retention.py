@@ -48,17 +48,17 @@ class StaleSession:
 @reading("branch")
 def _stale(row: AnyRow) -> StaleSession:
     if not isinstance(row.updated_at, datetime):
-        raise TypeError(f"{row.updated_at!r:.80} is no moment")
+        raise TypeError(f"{row.updated_at!r:.80} is not a moment")
     scope = Scope(namespace=row.namespace, user=row.user)
     return StaleSession(id=SessionId(row.id), scope=scope, key=row.key)
 
 
 def _ignore(_scope: Scope, _deleted: Deleted) -> None:
-    """Nobody keeps anything derived."""
+    """Nothing derived is kept."""
 
 
 class Retention:
-    """Works over all users: it is for whoever runs the database, not for a user."""
+    """Works over all users: it is for operators of the database, not for a user."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -152,4 +152,4 @@ def _delete_if_stale(connection: Connection, session_id: SessionId, before: date
     if connection.execute(select(is_active)).scalar_one():
         return Deleted()
     gone = delete_sessions(connection, [session_id])
-    return gone if gone.branches else Deleted()  # somebody else was first
+    return gone if gone.branches else Deleted()  # another process was first

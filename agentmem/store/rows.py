@@ -58,7 +58,7 @@ EXPORTED: Final = (
 """
 The tables of a session, each after those that its rows refer to.
 
-Vectors are not among them: whoever imports makes them anew, with the embedder that is there.
+Vectors are not among them: an import makes them anew, with the embedder that is there.
 """
 
 USER_EVENT: Final = "user_event"
@@ -69,7 +69,7 @@ _INT_BOUND: Final = 2**63
 
 
 def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
-    """Give every row that belongs to a session, each after those that it refers to."""
+    """Return every row that belongs to a session, each after those that it refers to."""
     branches = select(BranchRow.id).where(BranchRow.session_id == session_id)
     assemblies = select(AssemblyRow.id).where(AssemblyRow.branch_id.in_(branches))
     pins = select(PinRow.id).where(PinRow.session_id == session_id)
@@ -90,7 +90,7 @@ def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[T
 
 
 def rows_of_user(owner_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
-    """Give the pins that a user has beside those of sessions, and the events of their chain."""
+    """Return the pins that a user has beside those of sessions, and the events of their chain."""
     pins, versions, events = (_TABLES[name] for name in ("pin", "pin_version", USER_EVENT))
     chosen = select(pins).where(pins.c.owner_id == owner_id, pins.c.scope == PinScope.USER.value)
     yield from _in_order(connection, pins, chosen)
@@ -140,7 +140,7 @@ def exported(connection: Connection, table: Table, row: Any) -> dict[str, Any]:
 
 
 def to_plain(table: Table, row: Any) -> dict[str, Any]:
-    """Give a row as JSON can hold it."""
+    """Return a row as JSON can hold it."""
     return {column.name: _plain(getattr(row, column.name)) for column in table.columns}
 
 
@@ -187,7 +187,7 @@ class Loader:
         Insert one record.
 
         Raises:
-            DamagedFileError: it is no row of ours, or refers to one that did not come before it.
+            DamagedFileError: it is not a row of ours, or refers to one that did not come before it.
             ConflictError: what it is the name of is there already.
         """
         if kind == "user":
@@ -330,7 +330,7 @@ class Loader:
             )
 
     def _is_known_pin(self, kind: str, row: dict[str, Any], content: dict[str, Any]) -> bool:
-        """Tell whether the row is of a pin of the user that is here already, and agrees with it."""
+        """Return whether the row is of a pin of the user that is here already, unchanged."""
         if kind == "pin" and row["scope"] == PinScope.USER:
             keys = (PinRow.scope, PinRow.target_id, PinRow.key)
             same = [column == row[column.name] for column in keys]
@@ -366,7 +366,7 @@ def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
 
 
 def _value(column: Column[Any], value: Any) -> Any:
-    """Give a JSON value as the column takes it, if it does."""
+    """Return a JSON value as the column takes it, if it does."""
     if value is None and column.nullable:
         return None
     try:

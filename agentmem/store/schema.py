@@ -56,7 +56,7 @@ class SessionRow(Base):
 
 class BranchRow(Base):
     """
-    A line of a session, and the row that is locked by whoever appends to it.
+    A line of a session, and the row that an append to it locks.
 
     Counts and times of a session are kept here, not in its own row, so that writers of two
     branches do not wait for each other.
@@ -267,7 +267,7 @@ class CompatibilityRow(Base):
 
 def add_postgres_options() -> None:
     """
-    Say of the tables what holds on PostgreSQL alone, for whoever compares them with a database.
+    Add the options of the tables that hold on PostgreSQL alone, for a comparison with a database.
 
     Said in their classes it would load that dialect, with all its drivers, on every import.
     """

@@ -28,7 +28,7 @@ class SummaryRow(Base):
 
 class EventRow(Base):
     """
-    An entry of a branch's chain that is no message; it holds hashes and no text.
+    An entry of a branch's chain that is not a message; it holds hashes and no text.
 
     *at* is the number of messages that the branch had.
     """

@@ -29,7 +29,7 @@ def owner_digest(scope: Scope) -> bytes:
 
 
 def is_owner() -> ColumnElement[bool]:
-    """Give the clause that every statement over rows of a session ends with."""
+    """Return the clause that every statement over rows of a session ends with."""
     return OwnerRow.digest == bindparam("owner")
 
 
@@ -50,7 +50,7 @@ def check_position(what: str, number: int) -> int:
     Return *number* if it counts messages.
 
     Raises:
-        InvalidInputError: it is no whole number; the databases would take different things for one.
+        InvalidInputError: it is not a whole number; databases would convert it in different ways.
     """
     if not _is_whole(number):
         raise InvalidInputError(f"{what} must be a whole number, got {number!r:.50}")
@@ -77,7 +77,7 @@ def check_moment(moment: datetime) -> datetime:
 
 
 def not_found(what: str, name: object, scope: Scope) -> SessionNotFoundError:
-    """Say that something is absent, or somebody else's: the two are not told apart."""
+    """Return the error for what is absent or another user's: the two look the same."""
     return SessionNotFoundError(
         f"there is no {what} {name!r} of user {scope.user!r} in namespace {scope.namespace!r}"
     )

@@ -121,7 +121,7 @@ class Sessions:
         day_of: Callable[[datetime], date] = datetime.date,
     ) -> SessionInfo:
         """
-        Give the session of that key; the first of several callers makes it.
+        Return the session of that key; the first of several callers makes it.
 
         A new one is in that time zone, and of the day that *day_of* gives for the moment of now.
 
@@ -136,7 +136,7 @@ class Sessions:
 
     def get(self, scope: Scope, key: str) -> SessionInfo:
         """
-        Give the session of that key.
+        Return the session of that key.
 
         Raises:
             SessionNotFoundError: this user has none.
@@ -200,7 +200,7 @@ class Sessions:
 
     def branch(self, scope: Scope, branch_id: BranchId) -> BranchInfo:
         """
-        Give a branch as it is now.
+        Return a branch as it is now.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -211,7 +211,7 @@ class Sessions:
 
     def lineage(self, scope: Scope, branch_id: BranchId) -> tuple[BranchInfo, ...]:
         """
-        Give a branch and those that it was forked off, up to ``main``, in one look.
+        Return a branch and those that it was forked off, up to ``main``, in one look.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -243,7 +243,7 @@ class Sessions:
 
     def branches(self, scope: Scope, session_id: SessionId) -> tuple[BranchInfo, ...]:
         """
-        Give all branches of a session, in the order in which they were made.
+        Return all branches of a session, in the order in which they were made.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
@@ -364,7 +364,7 @@ class Sessions:
 
 
 def ensure_owner(connection: Connection, scope: Scope) -> int:
-    """Give the id of the scope's row, made now if this is its first use."""
+    """Return the id of the scope's row, made now if this is its first use."""
     owner = {
         "digest": owner_digest(scope),
         "namespace": scope.namespace,

@@ -71,7 +71,7 @@ def check_writable(path: Path) -> None:
     Pass where *path*, and what SQLite keeps beside it, can be written.
 
     Raises:
-        StoreError: opening it for writing would leave files behind with which nobody can write it.
+        StoreError: opening it for writing would leave files behind that make it unwritable.
     """
     if not path.exists():
         return
@@ -127,7 +127,7 @@ class ReadOnlyFile:
 
     def _copied_with(self, log: Path) -> Path:
         """
-        Copy the file and a log that nobody has open, and return where the copy is.
+        Copy the file and a log that is not open elsewhere, and return where the copy is.
 
         SQLite reads a log only with an index beside it, and that would have to be written there.
         """

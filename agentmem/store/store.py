@@ -30,7 +30,7 @@ def _now() -> datetime:
 
 class Store:
     """
-    What was said, in one database.
+    Sessions and all that belongs to them, in one database.
 
     Threads may share it; a forked process opens connections of its own.
 
@@ -52,7 +52,7 @@ class Store:
         self.probe = Probe(database)
 
     def archive(self, namespace: str) -> StoreArchive:
-        """Give what a retriever reads of a namespace, and where it keeps its vectors."""
+        """Return what a retriever reads of a namespace, and where it keeps its vectors."""
         return StoreArchive(self.database, namespace)
 
     @classmethod
@@ -94,7 +94,7 @@ class Store:
 
     def close(self) -> None:
         """
-        Give all connections back. A database in memory ends here.
+        Return all connections back. A database in memory ends here.
 
         Every other method raises a StoreError from now on.
         """

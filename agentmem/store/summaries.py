@@ -128,7 +128,7 @@ def expect_sources(connection: Connection, session_id: int, sources: Sources) ->
     """
     Make sure that nothing of *sources* has been deleted since it was read.
 
-    The caller holds the branch, as whoever deletes a message does.
+    The caller holds the branch, as a deletion of a message does.
 
     Raises:
         ConflictError: something was; what was made of it must not be stored.
@@ -158,7 +158,7 @@ def find_summaries(
 
 
 def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> set[str]:
-    """Give those of *keys* that a summary of the session has or had before it was deleted."""
+    """Return those of *keys* that a summary of the session has or had before it was deleted."""
     if not keys:
         return set()
     rows = connection.execute(_BY_KEY, {"session": session_id, "keys": list(keys)})
@@ -171,7 +171,7 @@ def summaries_of(connection: Connection, branch_id: BranchId) -> tuple[Summary, 
 
 
 def _readable(rows: Iterable[AnyRow]) -> Iterator[Summary]:
-    """Leave out what cannot be read, or says something else than it did: as if it were deleted."""
+    """Leave out what cannot be read, or was altered, as if deleted."""
     for row in rows:
         try:
             summary = _to_summary(row)

@@ -73,7 +73,7 @@ class Transfer:
 
         The file appears under its name when it is complete, and only its owner may read it. A
         user's own pins go with each export, since they are part of the prompts. With an *hmac_key*
-        the end has an HMAC of the file, which nobody can make anew without it.
+        the end has an HMAC of the file, which cannot be made anew without it.
 
         Raises:
             SessionNotFoundError: the scope has no session of that *key*, or nothing at all.
@@ -118,7 +118,7 @@ class Transfer:
         exported with the same one.
 
         Raises:
-            DamagedFileError: the file was cut, altered, or is no export; it does not follow its
+            DamagedFileError: the file was cut, altered, or is not an export; it does not follow its
                 hash chain; or it was not made with *hmac_key*.
             ConflictError: a session with the same key is there already, or a pin of the user with
                 the same key has another text.
@@ -202,7 +202,7 @@ def _find_sessions(
     connection: Connection, scope: Scope | None, key: str | None, namespace: str | None
 ) -> dict[tuple[int, str, str], list[int]]:
     """
-    Give the sessions to export by their users.
+    Return the sessions to export by their users.
 
     Raises:
         SessionNotFoundError: there is nothing of that scope, or no session of that key.
@@ -235,7 +235,7 @@ def _find_sessions(
 
 
 def _is_anything(connection: Connection, users: dict[tuple[int, str, str], list[int]]) -> bool:
-    """Tell whether there is a session, or a pin that a user has without one."""
+    """Return whether there is a session, or a pin that a user has without one."""
     return any(
         session_ids or next(rows_of_user(owner_id, connection), None)
         for (owner_id, _, _), session_ids in users.items()
@@ -323,7 +323,7 @@ def _verify(file: IO[bytes], path: Path, hmac_key: str | None) -> set[str]:
     made = expected.pop("hmac", None)
     if not last.endswith(b"\n") or found != {"end": expected}:
         raise DamagedFileError(
-            f"{path} is not what was exported: it was cut or altered, or is no export; "
+            f"{path} is not what was exported: it was cut or altered, or is not an export; "
             "nothing was imported"
         )
     if made is not None and not (isinstance(given, str) and hmac.compare_digest(given, made)):
@@ -348,16 +348,16 @@ def _bound(
 
 
 def _records(file: IO[bytes], path: Path) -> Iterator[tuple[str, Any]]:
-    """Give what stands between head and end, once the head is one that we can read."""
+    """Return what stands between head and end, once the head is one that we can read."""
     head = _parse(file.readline(), path).get("agentmem-export")
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise DamagedFileError(
-            f"{path} is no export of format {FORMAT}, the one that this agentmem reads"
+            f"{path} is not an export of format {FORMAT}, the one that this agentmem reads"
         )
     for line in file:
         record = _parse(line, path)
         if len(record) != 1:
-            raise DamagedFileError(f"{path} has a line that is no record: nothing was imported")
+            raise DamagedFileError(f"{path} has a line that is not a record: nothing was imported")
         (pair,) = record.items()
         if pair[0] != "end":
             yield pair
@@ -368,6 +368,6 @@ def _parse(line: bytes, path: Path) -> dict[str, Any]:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(
-            f"{path} is not what was exported: a line is no JSON ({error}); nothing was imported"
+            f"{path} is not what was exported: a line is not JSON ({error}); nothing was imported"
         ) from error
     return value if isinstance(value, dict) else {}

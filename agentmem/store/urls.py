@@ -19,13 +19,13 @@ def parse_url(text: str) -> URL:
     Read a database URL and name the driver that we use for it.
 
     Raises:
-        DatabaseUrlError: it is no URL, or not of a database that we can open.
+        DatabaseUrlError: it is not a URL, or not of a database that we can open.
     """
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
         raise DatabaseUrlError(
-            f"{mask(str(text))!r} is no database URL: use {_SUPPORTED}"
+            f"{mask(str(text))!r} is not a database URL: use {_SUPPORTED}"
         ) from error
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
         return _sqlite_url(url, text)
@@ -77,10 +77,10 @@ def _expanded(path: str) -> str:
     Return *path* with ``~`` or ``~user`` at its beginning replaced by that home.
 
     Raises:
-        DatabaseUrlError: there is no such home, or it is no path but a URI or has a NUL.
+        DatabaseUrlError: there is no such home, or it is not a path but a URI or has a NUL.
     """
     if "\0" in path:
-        raise DatabaseUrlError(f"{path!r} is no name of a file: it has a NUL character")
+        raise DatabaseUrlError(f"{path!r} is not a name of a file: it has a NUL character")
     if path.startswith("file:"):
         raise DatabaseUrlError(f"{path!r} is a URI: name the file by its path after sqlite:///")
     found = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises a RuntimeError
@@ -102,4 +102,4 @@ def _check_path(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise DatabaseUrlError(f"{path} is a folder, not a database file")
     if not stat.S_ISREG(mode):
-        raise DatabaseUrlError(f"{path} is no regular file, so it cannot hold a database")
+        raise DatabaseUrlError(f"{path} is not a regular file, so it cannot hold a database")

@@ -173,7 +173,7 @@ class _BranchCheck:
         self._pass(0, begin)
         for row in self._connection.execute(_MESSAGES, keys):
             if not isinstance(row.position, int):
-                self._say(None, f"a message is at {row.position!r:.50}, which is no position")
+                self._say(None, f"a message is at {row.position!r:.50}, which is not a position")
                 continue
             while event is not None and event.at < row.position:
                 link = self._event(event, link, expected, integrity=integrity)

@@ -42,8 +42,8 @@ def at_once(store: Store, work: Callable[[View], T]) -> T:
     """
     Run *work* on one consistent view of *store* and give its result.
 
-    *work* may run again from the start, as in `Database.read`, and does nothing but read: whoever
-    calls a model or counts tokens does so afterwards.
+    *work* may run again from the start, as in `Database.read`, and does nothing but read: models
+    are called and tokens are counted afterwards.
 
     Raises:
         StoreError: the database could not be read, or *work* tried to write.

@@ -18,14 +18,14 @@ _MAX_PREFIX: Final = 40
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """
-    Give a new file that takes the name *path* when the block ends, and is removed if it fails.
+    Return a new file that takes the name *path* when the block ends, and is removed if it fails.
 
     Until then it stands beside it under a name of its own, and only its owner may read it; one that
     a killed process has left is removed when the same file is written again. What a
     symbolic link leads to is replaced, and the link stays.
 
     Raises:
-        InvalidInputError: there is something at *path* that is no file.
+        InvalidInputError: there is something at *path* that is not a file.
         OSError: the file cannot be written.
     """
     target = _target_of(path)
@@ -37,7 +37,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _remove_unfinished(folder: Path, prefix: str) -> None:
-    """Remove what killed processes have left: nobody holds its lock any more."""
+    """Remove what killed processes have left: its lock is free."""
     for path in folder.iterdir():
         if path.name.startswith(prefix):
             with suppress(OSError), path.open("rb") as file:
@@ -51,9 +51,11 @@ def _target_of(path: Path) -> Path:
     except FileNotFoundError:
         mode = None
     except ValueError as error:
-        raise InvalidInputError(f"{str(path)!r} is no name of a file: {error}") from error
+        raise InvalidInputError(f"{str(path)!r} is not a name of a file: {error}") from error
     if mode is not None and stat.S_ISDIR(mode):
         raise InvalidInputError(f"{path} is a folder: name a file")
     if mode is not None and not stat.S_ISREG(mode):
-        raise InvalidInputError(f"{path} is no ordinary file, so it is not replaced: name another")
+        raise InvalidInputError(
+            f"{path} is not an ordinary file, so it is not replaced: name another"
+        )
     return Path(os.path.realpath(path))

@@ -17,7 +17,7 @@ def check_extra(what: str, value: Any) -> Any:
     Return a copy of *value* if JSON can hold it exactly.
 
     Raises:
-        InvalidInputError: it is no JSON value, or would be another one after a round trip.
+        InvalidInputError: it is not a JSON value, or would be another one after a round trip.
     """
     if value is None or isinstance(value, str):
         return value

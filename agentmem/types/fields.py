@@ -233,7 +233,7 @@ def _text(given: Any) -> str:
 
 
 def _whole(given: Any) -> int:
-    # Numbers of numpy are whole too; True is no number.
+    # Numbers of numpy are whole too; True is not a number.
     try:
         return _refuse("a whole number")(given) if isinstance(given, bool) else index(given)
     except TypeError:

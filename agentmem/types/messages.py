@@ -1,4 +1,4 @@
-"""What was said: messages, their parts, their places, and pins."""
+"""Messages, their parts, their places, and pins."""
 
 import json
 from dataclasses import dataclass, field
@@ -235,7 +235,7 @@ class Message:
 
     @property
     def is_blank(self) -> bool:
-        """Tell whether there is nothing but white space to show."""
+        """Return whether there is nothing but white space to show."""
         return not self.text.strip()
 
 

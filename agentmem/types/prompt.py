@@ -98,7 +98,7 @@ class Span(Checked):
     """How many messages say the same as a recalled one that is kept in its place."""
 
     def explain(self) -> str:
-        """Tell in words what became of these messages."""
+        """Describe in words what became of these messages."""
         where = "not shown" if self.tier is None else f"{self.tier} tier"
         how = "" if self.form is DisplayForm.FULL else f", {self.form}"
         via = "" if self.source is None else f", by summary {self.source}"
@@ -163,7 +163,7 @@ class TruncationRecord(Checked):
     created_at: datetime | None = None
 
     def explain(self) -> str:
-        """Tell in words what was left out, and where it is."""
+        """Describe in words what was left out, and where it is."""
         size = "not counted" if self.num_tokens is None else f"{self.num_tokens} tokens"
         return (
             f"messages {self.first}-{self.last} ({size}) {self.reason}: the {self.tier} tier had "
@@ -201,7 +201,7 @@ class Reuse(Checked):
     """What it was, such as the keys of the pins that changed."""
 
     def explain(self) -> str:
-        """Tell in words how far the prompt begins like the one before."""
+        """Describe in words how far the prompt begins like the one before."""
         why = "" if self.broken_by is None else f", then broken by: {self.broken_by}"
         what = f" ({self.detail})" if self.detail else ""
         return f"begins like the prompt before for {self.common_tokens} tokens{why}{what}"
@@ -266,7 +266,7 @@ class Prompt(Checked):
 
     def explain(self) -> str:
         """
-        Tell in words what the model sees and what it does not, one line for each part.
+        Describe in words what the model sees and what it does not, one line for each part.
 
         Positions are those of `Session.messages()`.
         """

@@ -21,7 +21,7 @@ class RecalledHit(Checked):
     """Each list that found it, and its place in that from 1 on."""
 
     def explain(self) -> str:
-        """Tell in words what was recalled and how it was found."""
+        """Describe in words what was recalled and how it was found."""
         where = (
             f"message {self.message_id} of another session"
             if self.position is None

@@ -15,9 +15,9 @@ _COMPILE = "_compile_jinja_template"
 
 def compile_template(source: str) -> Any | None:
     """
-    Give the compiled template, None where this version of transformers keeps it elsewhere.
+    Return the compiled template, None where this version of transformers keeps it elsewhere.
 
-    It is no part of what transformers promises, so whoever uses it compares what it writes with
+    It is not part of the public API of transformers, so its caller compares what it writes with
     what `apply_chat_template` does.
     """
     compile_source = getattr(chat_template_utils, _COMPILE, None)

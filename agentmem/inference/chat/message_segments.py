@@ -80,14 +80,14 @@ class Pieces:
             remembered.clear()
 
     def find(self, message: Message) -> Piece | None:
-        """Give what *message* adds to a transcript that it is appended to, if it has a piece."""
+        """Return what *message* adds to a transcript that it is appended to, if it has a piece."""
         return self._next(message, None) if self._encoder.is_split else None
 
     def join(
         self, messages: Sequence[Message], full: str, *, add_generation_prompt: bool
     ) -> RenderedChat | None:
         """
-        Give the ids of *full*, the marked transcript of *messages*, if their pieces spell it.
+        Return the ids of *full*, the marked transcript of *messages*, if their pieces spell it.
 
         None if they do not, or do not fit together.
         """
@@ -113,7 +113,7 @@ class Pieces:
         )
 
     def _pieces(self, messages: Sequence[Message]) -> list[Piece] | None:
-        """Give the piece of each message, None if one has none."""
+        """Return the piece of each message, None if one has none."""
         callers: dict[str, Message] = {}
         pieces: list[Piece] = []
         for index, message in enumerate(messages):
@@ -154,7 +154,7 @@ class Pieces:
         self, before: tuple[Message, ...], after: tuple[Message, ...]
     ) -> tuple[str, str]:
         """
-        Give the text of *before*, and what *after* adds to it.
+        Return the text of *before*, and what *after* adds to it.
 
         Raises:
             TranscriptError: the template refuses them, or rewrites the one for the other.
@@ -209,7 +209,7 @@ class Pieces:
         )
 
     def _do_fit(self, left: Piece, right: Piece) -> bool:
-        """Tell whether both together have the ids of both one after the other."""
+        """Return whether both together have the ids of both one after the other."""
         if not (left.closes or right.opens):
             return False
         tail = left.text[-self._reach :]
@@ -223,7 +223,7 @@ def neighbours(
     message: Message, caller: Message | None = None
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """
-    Give a transcript, as what is before and after, in which *message* is in its place.
+    Return a transcript, as what is before and after, in which *message* is in its place.
 
     The place of a result is behind those of the calls that stand before its own.
     """

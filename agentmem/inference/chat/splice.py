@@ -40,7 +40,7 @@ def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[s
 
 
 def _as_shown(content: str, full: str, begin: int) -> str:
-    """Give *content* or what trimming leaves of it, whichever stands in *full* at *begin*."""
+    """Return *content* or what trimming leaves of it, whichever stands in *full* at *begin*."""
     ahead = _SPACE.match(full, begin)
     num_left = len(ahead[0]) if ahead else 0
     num_said = len(content) - len(content.lstrip())

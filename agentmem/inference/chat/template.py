@@ -100,7 +100,7 @@ class ChatTemplate:
         Write *messages* as the template does.
 
         Args:
-            messages: what was said.
+            messages: the transcript.
             contents: the text of each, escaped.
             escape: for whatever else of a message is shown.
             add_generation_prompt: whether the model is to speak next.
@@ -117,7 +117,7 @@ class ChatTemplate:
         raise AssertionError("values are written wherever the template likes")
 
     def content(self, message: Message) -> str:
-        """Give the text of *message* as it is to be shown; earlier thoughts are not."""
+        """Return the text of *message* as it is to be shown; earlier thoughts are not."""
         return self.split(message.text)[1] if message.role is Role.ASSISTANT else message.text
 
     def thought(self, message: Message) -> str:
@@ -171,7 +171,7 @@ class ChatTemplate:
 
     @staticmethod
     def _written_or_none(write: Any, entries: Sequence[Entry], prompt: bool) -> str | None:  # noqa: FBT001
-        """Give what *write* makes of *entries*, None if it refuses them."""
+        """Return what *write* makes of *entries*, None if it refuses them."""
         try:
             text: str = write(entries, add_generation_prompt=prompt)
         except TranscriptError:

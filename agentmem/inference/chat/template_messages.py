@@ -139,7 +139,7 @@ class Transcript:
             last |= dict.fromkeys(REASONING_FIELDS, thought)
 
     def entries(self) -> list[Entry]:
-        """Give what was added, arranged as the template takes it."""
+        """Return what was added, arranged as the template takes it."""
         self._add_results()
         num_system = next(
             (i for i, entry in enumerate(self._entries) if entry["role"] != "system"),
@@ -287,7 +287,7 @@ def shown_call_id(call_id: str, form: Calls) -> str:
 
 def _take_turns(entries: Sequence[Entry]) -> list[Entry]:
     """
-    Let user and assistant take turns.
+    Alternate user and assistant.
 
     Neighbours of one role become one entry. Where calls stand between them, which do not count
     as a turn, the other side says something in between.

@@ -102,7 +102,7 @@ def prompt_tail(write: Write, traits: TemplateCapabilities) -> str:
 
 def only_appends(write: Write, traits: TemplateCapabilities) -> bool:
     """
-    Tell whether each message is written once and for all, byte for byte.
+    Return whether each message is written once and for all, byte for byte.
 
     It is not where a template trims, merges, strips thoughts, or writes the last message in
     another way than those before.

@@ -97,7 +97,7 @@ class ChatTokenizer:
     @property
     def is_concatenative(self) -> bool:
         """
-        Tell whether the template writes each message once and for all, byte for byte.
+        Return whether the template writes each message once and for all, byte for byte.
 
         Where it trims, merges, strips thoughts or rewrites what came before, prompts may break
         their prefix although nothing left the window; see `num_rewritten`.
@@ -208,7 +208,7 @@ class ChatTokenizer:
 
     def count(self, message: Message) -> int:
         """
-        Tell how many tokens *message* adds to a transcript that it is appended to.
+        Return how many tokens *message* adds to a transcript that it is appended to.
 
         Exact for templates that write one message after the other.
         """
@@ -294,7 +294,7 @@ class ChatTokenizer:
         return self._encoder.control_pattern.sub(cut, text)
 
     def _show(self, message: Message) -> str | None:
-        """Give the text of *message* as it is written; None if one of the usual marks is in it."""
+        """Return the text of *message* as it is written; None if it has one of the usual marks."""
         if any(mark in text for text in _texts(message) for mark in (MARK, EDGE)):
             return None
         return self._escape(self._template.content(message), MARK)
@@ -401,7 +401,7 @@ def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Give every text of *message* that a template may show."""
+    """Return every text of *message* that a template may show."""
     yield from (message.text, message.name or "", message.tool_call_id or "")
     yield from (part.text for part in message.parts if isinstance(part, ReasoningPart))
     for call in message.tool_calls:
@@ -410,7 +410,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _places(message: Message) -> Iterator[tuple[Sequence[Message], Sequence[Message]]]:
-    """Give transcripts, as what is before and after, in which *message* is in its place."""
+    """Return transcripts, as what is before and after, in which *message* is in its place."""
     if message.role is not Role.SYSTEM:
         yield neighbours(message)
         return

@@ -3,7 +3,7 @@ Who may start now, who waits, who is refused. Plain Python.
 
 What a request may take at most is known when it comes, and what requests did take is observed. The
 guess goes from the worst case to what they took on average, times a safety factor that grows when
-the guess was too low and somebody had to be preempted.
+the guess was too low and a sequence had to be preempted.
 """
 
 import math
@@ -45,12 +45,12 @@ class Admission:
 
     def check(self, num_prompt: int, max_tokens: int | None, *, free: int) -> int:
         """
-        Tell how many tokens may be generated after a prompt of *num_prompt*.
+        Return how many tokens may be generated after a prompt of *num_prompt*.
 
         Args:
             num_prompt: tokens of the prompt.
             max_tokens: tokens asked for; None takes what there is room for.
-            free: blocks that nobody uses at the moment, for the message.
+            free: blocks that are not in use at the moment, for the message.
 
         Raises:
             AdmissionError: prompt and reply can never fit.
@@ -73,7 +73,7 @@ class Admission:
         return limit - num_prompt if max_tokens is None else max_tokens
 
     def expected_blocks(self, sequence: Sequence) -> int:
-        """Tell how many blocks *sequence* is expected to hold in the end."""
+        """Return how many blocks *sequence* is expected to hold in the end."""
         share = min(self._share * self.factor, 1.0)
         num_new = max(math.ceil(share * sequence.max_tokens), sequence.num_generated)
         # The last token is chosen and never computed, so it needs no slot.

@@ -156,7 +156,7 @@ class EngineCore:
         self.is_torn = False
 
     def num_tokens(self) -> int:
-        """Count the tokens in blocks that somebody uses, each once."""
+        """Count the tokens in blocks that are in use, each once."""
         return self._blocks.num_tokens(self._scheduler.running)
 
     def alive(self) -> list[Sequence]:
@@ -177,7 +177,7 @@ class EngineCore:
 
     def _make_room(self, now: float) -> None:
         """
-        Let some wait again where the buffers of all that run do not fit their memory.
+        Preempt some where the buffers of all that run do not fit their memory.
 
         Else their keys and values would be gathered anew for each pass.
         """
@@ -294,7 +294,7 @@ class EngineCore:
             sequence.token_ids.append(token_id)
 
     def _fork(self, parent: Sequence, child: Sequence, logits: Tensor) -> None:
-        """Let *child* go on from the prompt of *parent*: share whole blocks, copy the last."""
+        """Fork *child* from the prompt of *parent*: share whole blocks, copy the last."""
         if not self._scheduler.has_room or not self._blocks.fork(parent, child):
             self._scheduler.add(child)
             return
@@ -316,7 +316,7 @@ class EngineCore:
         self.end(sequence)
 
     def _ensure_blocks(self, sequence: Sequence, count: int, now: float) -> None:
-        """Give *sequence* a block for each position, from others if there is no other way."""
+        """Return *sequence* a block for each position, from others if there is no other way."""
         if self._refusal is not None:
             return
         last = sequence.num_computed + count

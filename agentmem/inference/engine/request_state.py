@@ -80,11 +80,11 @@ class RequestState:
             self.sequence.deadline = self.sequence.arrived + self._timeout_s
 
     def is_ready(self) -> bool:
-        """Tell whether `next_chunk` has something to give or to raise."""
+        """Return whether `next_chunk` has something to give or to raise."""
         return self.is_done if self._only_result else bool(self._chunks) or self.is_done
 
     def next_chunk(self) -> Chunk:
-        """Give what has come, oldest first, or raise why nothing more will come."""
+        """Return what has come, oldest first, or raise why nothing more will come."""
         if self._is_aborted and not self._has_result():
             self._finish(FinishReason.ABORT)
         if self._chunks:
@@ -123,21 +123,21 @@ class RequestState:
         return None if self.is_done else token_id
 
     def fail(self, error: BaseException) -> None:
-        """Let the caller's next wait raise *error*."""
+        """Raise *error* at the caller's next wait."""
         if not self.is_done:
             self._error = error
             self.is_done = True
         self.signal.set()
 
     def expire(self) -> None:
-        """End with what was said until now; without a word, with an error."""
+        """Finish with ABORT and the text so far; without any text, with an error."""
         if self.num_tokens == 0:
             self.fail(DeadlineError(timeout_s=self._timeout_s or 0.0))
         elif not self.is_done:
             self._finish(FinishReason.ABORT)
 
     def abort(self) -> None:
-        """End with what was said until now. It takes no time: the collector may call it."""
+        """Finish with ABORT and the text so far. Must not block: the collector may call it."""
         if not self.is_done:
             self._is_aborted = self.is_done = True
         self.signal.set()
@@ -200,7 +200,7 @@ def check_samples(num: int, limit: int) -> None:
     Check how many answers are asked for.
 
     Raises:
-        InvalidInputError: that is no number from 1 to *limit*.
+        InvalidInputError: that is not a number from 1 to *limit*.
     """
     if not isinstance(num, int) or isinstance(num, bool) or not 1 <= num <= limit:
         raise InvalidInputError(

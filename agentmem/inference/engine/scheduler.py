@@ -1,5 +1,5 @@
 """
-Who starts next, what the next step computes, and who gives way. Plain Python.
+What starts next, what the next step computes, and what is preempted. Plain Python.
 
 Order in the queue: priority, which grows with the time waited; then what was preempted or passed
 over too often; then the longest cached prefix; then arrival. A request waits while another one
@@ -105,7 +105,7 @@ class Scheduler:
                 other.num_passed += 1
 
     def admit(self, sequence: Sequence) -> None:
-        """Let a sequence run that was never in the queue."""
+        """Run a sequence that was never in the queue."""
         sequence.state = State.RUNNING
         self.running.append(sequence)
 
@@ -144,19 +144,19 @@ class Scheduler:
         return index
 
     def level(self, sequence: Sequence, now: float) -> int:
-        """Give the priority of *sequence* with the time that it has waited."""
+        """Return the priority of *sequence* with the time that it has waited."""
         waited = max(now - sequence.arrived, 0.0)
         return sequence.priority + int(waited / self._limits.ageing_s)
 
     def victim(self, now: float) -> Sequence | None:
-        """Choose who gives way: least priority, then youngest; None keeps the last one running."""
+        """Choose the victim: least priority, then youngest; None keeps the last one running."""
         if len(self.running) < 2:  # noqa: PLR2004 - one must go on
             return None
         youngest_first = reversed(self.running)
         return min(youngest_first, key=lambda sequence: self.level(sequence, now))
 
     def decoding(self) -> list[Sequence]:
-        """Give the sequences that are one token away from their next."""
+        """Return the sequences that are one token away from their next."""
         return [sequence for sequence in self.running if sequence.is_decoding]
 
     def prefills(self) -> list[Batch]:

@@ -40,7 +40,7 @@ class SequenceBlocks:
         sequence.num_published = full
 
     def publish_part(self, sequence: Sequence) -> None:
-        """Let the next turn copy the last block, which is not full; no more is written to it."""
+        """Publish the last, partial block for the next turn to copy; it is not written any more."""
         num, size = sequence.num_computed, self._prefixes.block_size
         if num % size == 0:
             return
@@ -69,7 +69,7 @@ class SequenceBlocks:
         self._prefixes.release([block])
 
     def fork(self, parent: Sequence, child: Sequence) -> bool:
-        """Let *child* share the whole blocks of *parent* and copy the last, if there is room."""
+        """Share the whole blocks of *parent* with *child* and copy the last, if there is room."""
         whole = parent.num_computed // self._prefixes.block_size
         partial = len(parent.table) - whole
         if self._prefixes.num_available < partial:

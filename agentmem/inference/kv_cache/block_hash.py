@@ -54,7 +54,7 @@ def check_tree(
     idle: Container[BlockId],
     pool: BlockPool,
 ) -> None:
-    """Assert that published blocks form a tree, and that idle are those which nobody uses."""
+    """Assert that published blocks form a tree, and that idle ones are those not in use."""
     assert len(entries) == len(by_block), "an entry has no block"
     num_children: dict[bytes, int] = {}
     for key, entry in entries.items():

@@ -32,7 +32,7 @@ class BlockPool:
         self.reset()
 
     def reset(self) -> None:
-        """Free all blocks, whoever holds them."""
+        """Free all blocks, held or not."""
         # What was freed last comes out first, so that blocks which were never touched, and have
         # no memory yet, are taken last.
         self._free = deque(BlockId(i) for i in range(1, self.num_blocks + 1))
@@ -43,7 +43,7 @@ class BlockPool:
         return len(self._free)
 
     def ref_count(self, block: BlockId) -> int:
-        """Tell how many hold *block*; 0 means that it is free."""
+        """Return how many hold *block*; 0 means that it is free."""
         return self._num_holders[block]
 
     def allocate(self, count: int) -> list[BlockId]:
@@ -64,7 +64,7 @@ class BlockPool:
         return blocks
 
     def retain(self, block: BlockId) -> None:
-        """Add one holder to *block*, which somebody holds already."""
+        """Add one holder to *block*, which has one already."""
         assert self._num_holders[block] > 0, f"block {block} is free and cannot be shared"
         self._num_holders[block] += 1
 

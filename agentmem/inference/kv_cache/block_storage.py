@@ -81,7 +81,7 @@ class KVBlockStorage:
                 self._slots(target, first, len(rows)).copy_(part)
 
     def gather(self, blocks: Sequence[BlockId]) -> list[Tensor]:
-        """Give the positions of *blocks*, one tensor (1, heads, slots, dim) per shape."""
+        """Return the positions of *blocks*, one tensor (1, heads, slots, dim) per shape."""
         slots = len(blocks) * self.block_size
         layout = self._layout
         out = [
@@ -121,7 +121,7 @@ class KVBlockStorage:
                 self._slabs[slab].index_fill_(0, rows, 0)
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Return all memory back."""
         self._slabs.clear()
 
     def _slab(self, index: int) -> Tensor:

@@ -24,7 +24,7 @@ class EvictionQueue:
         return block in self._level_of
 
     def __iter__(self) -> Iterator[BlockId]:
-        """Give the blocks in the order in which they go."""
+        """Return the blocks in the order in which they go."""
         for level in sorted(self._levels):
             yield from self._levels[level]
 
@@ -44,7 +44,7 @@ class EvictionQueue:
         return True
 
     def first(self) -> BlockId:
-        """Give the block that goes next."""
+        """Return the block that goes next."""
         return next(iter(self._levels[min(self._levels)]))
 
     def clear(self) -> None:

@@ -11,7 +11,7 @@ from agentmem.errors import ConfigError
 
 def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], object]) -> int:
     """
-    Give the bytes that the KV pool may take.
+    Return the bytes that the KV pool may take.
 
     Args:
         kv_bytes: bytes; a float is a share of what the device has free now, less what a pass over
@@ -33,7 +33,7 @@ def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], ob
 
 
 def free_bytes(device: torch.device) -> int:
-    """Tell how many bytes of *device* nobody uses; on the CPU, what could be had without swap."""
+    """Return how many bytes of *device* are free; on the CPU, what is available without swap."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
@@ -52,7 +52,7 @@ def _total_bytes(device: torch.device) -> int:
 
 
 def _peak_bytes(device: torch.device, run_chunk: Callable[[], object]) -> int:
-    """Measure what a pass takes beyond what stays; on the CPU nobody keeps that account."""
+    """Measure what a pass takes beyond what stays; the CPU has no such counter."""
     if device.type != "cuda":
         return 0
     torch.cuda.reset_peak_memory_stats(device)

@@ -29,7 +29,7 @@ class PrefixCache:
     """
     Finds, shares and evicts blocks by the tokens that they hold.
 
-    It is one more holder of each published block. A block that nobody else holds can be
+    It is one more holder of each published block. A block that only the cache holds can be
     evicted: least recently used first, and of one chain the tail before the head.
     """
 
@@ -44,7 +44,7 @@ class PrefixCache:
 
     @property
     def num_cached(self) -> int:
-        """How many published blocks nobody uses at the moment."""
+        """How many published blocks are not in use at the moment."""
         return len(self._idle)
 
     @property
@@ -63,17 +63,17 @@ class PrefixCache:
         return list(accumulate(self._runs(token_ids), child_key, initial=root))[1:]
 
     def num_known(self, keys: Sequence[bytes]) -> int:
-        """Tell how many blocks, from the first on, are published under those names."""
+        """Return how many blocks, from the first on, are published under those names."""
         return next((i for i, key in enumerate(keys) if key not in self._entries), len(keys))
 
     def hold(self, blocks: Sequence[BlockId]) -> Sequence[BlockId]:
-        """Hold *blocks*, which somebody else holds, once more."""
+        """Hold *blocks*, which another holder has, once more."""
         for block in blocks:
             self._pool.retain(block)
         return blocks
 
     def reset(self) -> None:
-        """Forget everything, whoever holds it: all blocks are free."""
+        """Forget everything, held or not: all blocks are free."""
         self._pool.reset()
         for table in (self._entries, self._by_block, self._heads, self._idle):
             table.clear()
@@ -183,7 +183,7 @@ class PrefixCache:
         salt: str = "",
         cache_priority: int = 0,
     ) -> None:
-        """Let `match_part` find the last of *blocks*, filled in part, behind published ones."""
+        """Publish the last of *blocks*, filled in part, for `match_part` to find."""
         whole = len(blocks) - 1
         parent = self._by_block.get(blocks[whole - 1]) if whole else None
         tokens = tuple(token_ids[whole * self.block_size :])
@@ -194,7 +194,7 @@ class PrefixCache:
             self._publish(Entry(key, parent, tokens, blocks[-1], root, cache_priority))
 
     def release(self, blocks: Sequence[BlockId]) -> None:
-        """Let go of the *blocks* of one sequence, in its order; published ones stay cached."""
+        """Release the *blocks* of one sequence, in its order; published ones stay cached."""
         for block in reversed(blocks):
             entry = self._by_block.get(block)
             if entry is not None and self._pool.ref_count(block) == 2:  # noqa: PLR2004 - cache, caller
@@ -202,7 +202,7 @@ class PrefixCache:
             self._pool.release([block])
 
     def evict(self, count: int) -> int:
-        """Free up to *count* blocks that only the cache holds; tell how many it were."""
+        """Free up to *count* blocks that only the cache holds; return how many."""
         num_evicted = 0
         while num_evicted < count and self._idle:
             self._remove(self._by_block[self._idle.first()])
@@ -211,10 +211,10 @@ class PrefixCache:
 
     def discard(self, token_ids: Sequence[int], *, num_kept: int = 0, salt: str = "") -> int:
         """
-        Free the blocks of *token_ids* behind the first *num_kept* tokens; tell how many it were.
+        Free the blocks of *token_ids* behind the first *num_kept* tokens; return how many.
 
         So go those that continue *token_ids*: what a sequence computed last may never have been
-        handed out. A block stays if somebody uses it or if another cached text goes on from it.
+        handed out. A block stays if it is in use or if another cached text goes on from it.
         """
         first = -(-num_kept // self.block_size)
         chain = list(self._walk(token_ids, salt))
@@ -295,7 +295,7 @@ class PrefixCache:
         self._pool.release([entry.block])
 
     def _siblings(self, entry: Entry) -> dict[bytes, Entry]:
-        """Give the entries that continue the same one, or begin under the same root."""
+        """Return the entries that continue the same one, or begin under the same root."""
         if entry.parent is not None:
             return entry.parent.children
         return self._heads.setdefault(entry.root, {})

@@ -110,7 +110,7 @@ class Sequence:
 
     @property
     def is_decoding(self) -> bool:
-        """Tell whether it is one token behind, in a run that can go on."""
+        """Return whether it is one token behind, in a run that can go on."""
         return self.num_missing == 1 and self.num_computed > 0
 
     @property

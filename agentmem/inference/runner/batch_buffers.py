@@ -102,7 +102,7 @@ class Run:
         self._cache.grow(slots)
 
     def close(self) -> None:
-        """Give all memory back; what is not in blocks is lost."""
+        """Return all memory back; what is not in blocks is lost."""
         for row in self._rows:
             row.sequence.run = None
         self._rows.clear()
@@ -125,7 +125,7 @@ class Run:
         return logits
 
     def agrees(self) -> bool:
-        """Tell whether the buffers hold as much of each row as it has computed."""
+        """Return whether the buffers hold as much of each row as it has computed."""
         lengths = self._cache.window.lengths
         return len(lengths) == len(self._rows) and all(
             row.skipped + length == row.sequence.num_computed
@@ -133,7 +133,7 @@ class Run:
         )
 
     def can_take(self, sequence: Sequence) -> bool:
-        """Tell whether *sequence* fits beside the rows, without moving any of them."""
+        """Return whether *sequence* fits beside the rows, without moving any of them."""
         skipped = self._best_part(sequence)[1]
         window = self._cache.window
         own = sequence.num_computed - skipped
@@ -151,7 +151,7 @@ class Run:
         self._share()
 
     def drop(self, sequence: Sequence) -> None:
-        """Let go of a row; what of it is not in its blocks is lost."""
+        """Drop a row; what of it is not in its blocks is lost."""
         index, last = self._index(sequence), len(self._rows) - 1
         lengths = self._cache.window.lengths
         if index != last:

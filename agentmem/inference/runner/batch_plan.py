@@ -85,7 +85,7 @@ def grown(room: Room, end: int, *, block_size: int, free: int) -> Room | None:
 
 def shared_prefixes(tables: Items[Items[BlockId]], *, block_size: int) -> list[int]:
     """
-    Tell for each row how many blocks it should share with other rows.
+    Return for each row how many blocks it should share with other rows.
 
     Rows that begin with the same blocks and have the same number share that part. The parts are
     chosen so that most blocks are held once: a deep part for few, or a shallow one for many.
@@ -105,7 +105,7 @@ def shared_prefixes(tables: Items[Items[BlockId]], *, block_size: int) -> list[i
 def _best(
     tables: Items[Items[BlockId]], rows: list[int], depth: int, least: int
 ) -> tuple[int, dict[int, int]]:
-    """Give the blocks saved, and each row's share, among *rows* that are alike up to *depth*."""
+    """Return the blocks saved, and each row's share, among *rows* that are alike up to *depth*."""
     if len(rows) == 1:
         return 0, {}
     shortest = min(len(tables[row]) for row in rows)

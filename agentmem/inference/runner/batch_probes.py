@@ -61,7 +61,7 @@ def can_cut(model: Model, token_ids: Sequence[int], cache: PagedCache) -> bool:
 
 
 def can_batch(model: Model) -> bool:
-    """Tell whether rows of different lengths, padded to one, give what each gives alone."""
+    """Return whether rows of different lengths, padded to one, give what each gives alone."""
     long, short = _rows(model)
     cache = model.new_cache()
     cache.window.lengths = [0, 0]
@@ -78,7 +78,7 @@ def can_batch(model: Model) -> bool:
 
 
 def can_attend(model: Model) -> bool:
-    """Tell whether our own attention gives what the model's gives; a prefix may be shared then."""
+    """Return whether our attention gives what the model's gives, so that a prefix may be shared."""
     if not model.knows_attention:
         return False
     prefix = [i % model.vocab_size for i in range(5, 5 + _SHARED)]
@@ -121,7 +121,7 @@ def _rows(model: Model) -> list[list[int]]:
 def _alone(
     model: Model, row: list[int], following: int, *, behind: Sequence[int] = ()
 ) -> list[Tensor]:
-    """Give the logits after *row*, with what is *behind* it, and after one more token."""
+    """Return the logits after *row*, with what is *behind* it, and after one more token."""
     cache = model.new_cache()
     if behind:
         model.forward([behind], cache)

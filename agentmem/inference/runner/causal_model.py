@@ -103,12 +103,12 @@ class CausalModel:
 
     @property
     def knows_attention(self) -> bool:
-        """Tell whether our own attention may be tried."""
+        """Return whether our own attention may be tried."""
         kinds = set(self._layer_kinds())
         return self._takes_positions and kinds == {DynamicLayer} and knows_attention(self._config)
 
     def new_cache(self) -> PagedCache:
-        """Give an empty cache for the rows of one run."""
+        """Return an empty cache for the rows of one run."""
         assert self.refusal is None, "this model keeps a cache of its own"
         window = Window()
         kept = (DynamicLayer, DynamicSlidingWindowLayer)
@@ -206,7 +206,7 @@ class CausalModel:
         return (logits if is_every else logits[-1]).float().cpu()
 
     def _keys_change(self, had: int, length: int) -> bool:
-        """Tell whether the keys of the first *had* tokens are others in a text of *length*."""
+        """Return whether the keys of the first *had* tokens are others in a text of *length*."""
         switch = getattr(self._config, "original_max_position_embeddings", None)
         return isinstance(switch, int) and 0 < had <= switch < length
 

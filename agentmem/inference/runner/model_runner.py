@@ -259,7 +259,7 @@ class Runner:
         return sum(map(len, parts)) * self._block_size
 
     def _shared(self, sequences: Items[Sequence]) -> list[int]:
-        if len(sequences) < 2 or not self._model.attends:  # noqa: PLR2004 - nobody to share with
+        if len(sequences) < 2 or not self._model.attends:  # noqa: PLR2004 - no other row to share with
             return [0] * len(sequences)
         size = self._block_size
         tables = [s.table[: s.num_written // size] for s in sequences]
@@ -273,7 +273,7 @@ class Runner:
     def _compute_own(self, sequence: Sequence) -> Tensor:
         cache = sequence.own_cache or OwnCache()
         token_ids = sequence.token_ids[sequence.num_computed :]
-        # Unset while it runs: a pass that fails leaves a state of which nobody knows the length.
+        # Unset while it runs: a pass that fails leaves a state of unknown length.
         sequence.own_cache, had = None, sequence.num_computed
         sequence.num_computed = 0
         logits = self._model.forward_own(token_ids, cache)

@@ -29,13 +29,13 @@ _Part = tuple[Tensor, Tensor]
 
 
 def knows_attention(config: Any) -> bool:
-    """Tell whether the model of *config* computes attention in the way that is known here."""
+    """Return whether the model of *config* computes attention in the way that is known here."""
     return getattr(config, "_attn_implementation", None) == _BASE
 
 
 @contextmanager
 def shared_prefix_attention(config: Any) -> Iterator[None]:
-    """Let the model of *config* attend in our way in this block."""
+    """Replace the attention of the model of *config* in this block."""
     config._attn_implementation = _NAME  # noqa: SLF001 - where the library looks it up
     try:
         yield

@@ -40,7 +40,7 @@ _MAX_JUMP = 8.0
 """The same in medians of all distances. Where nothing jumps, the largest is 2 to 8 of them."""
 
 _FAR = 0.5
-"""A distance that is no rounding any more, also where most tokens jump."""
+"""A distance that is not a rounding any more, also where most tokens jump."""
 
 
 def rounding_decides(model: Model) -> bool:

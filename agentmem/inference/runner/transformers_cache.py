@@ -134,7 +134,7 @@ class PagedCache(Cache):
 
     def layout(self) -> KVLayout:
         """
-        Tell what a token leaves behind; known once a forward pass has run.
+        Return what a token leaves behind; known after the first forward pass.
 
         Raises:
             ValueError: it cannot be put in rows of one dtype on one device.
@@ -167,7 +167,7 @@ class PagedCache(Cache):
                 layer.reserve(*layer.buffers, slots)
 
     def release(self) -> None:
-        """Give all memory back, whoever still refers to this cache."""
+        """Release all memory, even where this cache is still referred to."""
         for layer in self._run_layers:
             layer.buffers, layer.shared = None, []
 
@@ -184,7 +184,7 @@ class PagedCache(Cache):
         return 0 if buffers is None else buffers[0].shape[2]
 
     def row(self, index: int, *, first: int = 0) -> list[Tensor]:
-        """Give keys and values in turn, layer after layer, from slot *first* of a row on."""
+        """Return keys and values in turn, layer after layer, from slot *first* of a row on."""
         pairs = [layer.buffers for layer in self._run_layers if layer.buffers is not None]
         return [
             tensor[index, :, first:] for pair in pairs for tensor in pair
@@ -200,7 +200,7 @@ class PagedCache(Cache):
 
     def share(self, parts: Sequence[tuple[Sequence[int], Sequence[Tensor]]]) -> None:
         """
-        Let rows attend to positions that stand before those in the buffer.
+        Have rows attend to positions before those in the buffer.
 
         Args:
             parts: rows, and keys and values in turn, layer after layer.  # (1, heads, slots, dim)
@@ -216,7 +216,7 @@ class PagedCache(Cache):
 
     @property
     def is_sharing(self) -> bool:
-        """Tell whether a row attends to a shared part."""
+        """Return whether a row attends to a shared part."""
         return any(layer.shared for layer in self._run_layers)
 
     def begin(self, counts: Sequence[int]) -> Tensor | None:

@@ -51,7 +51,7 @@ class Detokenizer:
         return self._give(text[len(known) :])
 
     def finish(self) -> str:
-        """Give what was held back, without the bytes of a character that never ended."""
+        """Return what was held back, without the bytes of a character that never ended."""
         known = self._decode(self._token_ids[self._start : self._read])
         text = self._decode(self._token_ids[self._start :])[len(known) :]
         rest = self._give(text.rstrip(_REPLACEMENT))
@@ -62,7 +62,7 @@ class Detokenizer:
         return rest
 
     def spelling_ids(self) -> tuple[int, ...]:
-        """Give as many of the token ids as spell exactly the text; none if that cannot be."""
+        """Return as many of the token ids as spell exactly the text; none if that cannot be."""
         text = self.text
         for end in range(len(self._token_ids), max(len(self._token_ids) - _MAX_CUT, 0), -1):
             ids = self._token_ids[:end]
@@ -82,7 +82,7 @@ class Detokenizer:
         return ()
 
     def _give(self, new: str) -> str:
-        """Let out of the held text what can no longer belong to a stop string."""
+        """Emit the part of the held text that can no longer belong to a stop string."""
         if self.stopped:
             return ""
         self._held += new

@@ -47,7 +47,7 @@ class Sampler:
 
     def _draw(self, logits: Tensor) -> int:
         """
-        Let the tokens race, each at the speed of its probability, and give the first.
+        Sample by the Gumbel-max trick in its exponential form: argmax of p / E, E ~ Exp(1).
 
         It is an exact draw (Efraimidis and Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). A point
         on the sum of all probabilities would be one too, but there the rounding of any logit moves
@@ -85,7 +85,7 @@ class Sampler:
         return probabilities, ids[: len(probabilities)]
 
     def _penalized(self, logits: Tensor) -> Tensor:
-        """Lower the score of what was said (Keskar et al. 2019, arXiv:1909.05858, section 4.1)."""
+        """Lower the scores of tokens so far (Keskar et al. 2019, arXiv:1909.05858, section 4.1)."""
         seen = torch.tensor(sorted(self._seen), dtype=torch.long)
         scores = logits.clone()
         said = scores[seen]

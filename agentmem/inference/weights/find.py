@@ -34,7 +34,7 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 
 def find_model(name_or_path: str, on_progress: OnProgress) -> Path:
     """
-    Give a folder with the model's config, tokenizer and safetensors.
+    Return a folder with the model's config, tokenizer and safetensors.
 
     Raises:
         ModelLoadError: there is no such model, or its files are damaged.
@@ -155,7 +155,7 @@ def _wheel_file(name: str) -> Path | None:
 
 
 def _from_hub(name: str, on_progress: OnProgress) -> Path | None:
-    """Give the hub's folder of a model; None when it is not cached and no hub answers."""
+    """Return the hub's folder of a model; None when it is not cached and no hub answers."""
     try:
         try:
             return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=True))
@@ -178,7 +178,7 @@ def _sha256(path: Path) -> str:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a small file so that nobody sees half of it; not being able to is no error."""
+    """Write a small file atomically; failing to do so is not an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:

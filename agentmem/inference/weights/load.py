@@ -16,7 +16,7 @@ def load_module(
     folder: Path, device: torch.device, dtype: torch.dtype, *, weights: str
 ) -> tuple[Any, Any]:
     """
-    Give model and tokenizer of a folder, the model on *device* and ready to run.
+    Return model and tokenizer of a folder, the model on *device* and ready to run.
 
     Args:
         folder: where the files are.
@@ -49,7 +49,7 @@ def load_module(
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Give the dtype that *name* means on *device*."""
+    """Return the dtype that *name* means on *device*."""
     if name != "auto":
         dtype: torch.dtype = getattr(torch, name)
         return dtype

@@ -82,7 +82,7 @@ def _head(module: nn.Module) -> object:
 
 
 def _linear(linear: nn.Linear, bits: int) -> nn.Module:
-    """Give the fastest form of *linear* with so many bits a weight that there is here."""
+    """Return the fastest form of *linear* with so many bits a weight that there is here."""
     for num in (bits, _WHOLE):
         try:
             if num == _WHOLE:

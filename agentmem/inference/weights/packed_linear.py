@@ -94,7 +94,7 @@ class QuantizedLinear(nn.Module):
 
 def _kernel(name: str) -> Callable[..., Any]:
     """
-    Give one of torch's kernels for the CPU; it offers them under names with an underscore alone.
+    Return one of torch's kernels for the CPU; it offers them under names with an underscore alone.
 
     Raises:
         RuntimeError: torch was built without it.
@@ -115,7 +115,7 @@ def _int8(weight: Tensor) -> Quantized:  # (out, in), (out,)
 
 
 def _int4(weight: Tensor) -> Quantized:
-    """Give each weight as ``scale * (value - 8) + offset``, values from 0 to 15."""
+    """Return each weight as ``scale * (value - 8) + offset``, values from 0 to 15."""
     groups = weight.view(weight.shape[0], -1, GROUP_SIZE)  # (out, groups, GROUP_SIZE)
     low, high = groups.amin(-1), groups.amax(-1)
     scales = ((high - low).clamp_(min=1e-12) / 15).to(torch.bfloat16)

@@ -2,7 +2,7 @@
 Embeds what was stored, in the background and after the commit, in one thread for each recall.
 
 The queue is the archive itself: what has no vector is to be embedded, so nothing is lost with a
-process, and a change of the embedder is a longer queue. What was said last comes first.
+process, and a change of the embedder is a longer queue. The newest messages come first.
 """
 
 import atexit
@@ -291,7 +291,7 @@ class EmbeddingWorker:
 
     def _note(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        # Whoever closed this may have closed the archive too.
+        # The archive may have been closed together with this.
         if text != self.last_error and not self._is_closed:
             log(
                 _log,

@@ -76,8 +76,8 @@ class VectorFiles:
         """
         Keep every other process from saving or removing until the block ends.
 
-        Whatever was deleted from the archive before a turn is seen by whoever has it, so that
-        nobody saves what another one has just removed.
+        What was deleted from the archive before the lock was taken is seen by its holder, so that
+        no process saves what another one has just removed.
 
         Raises:
             IndexFileError: the folder cannot be written, or the turn did not come in time.

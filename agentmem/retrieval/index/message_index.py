@@ -36,7 +36,7 @@ OnProgress = Callable[[int, int], None]
 
 class MessageIndex:
     """
-    What can be found in one domain. Whoever uses it holds *lock*.
+    The index of one domain. Its users hold *lock*.
 
     The first `catch_up` reads everything; without an embedder there are no vectors.
     """

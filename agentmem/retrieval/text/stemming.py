@@ -79,7 +79,7 @@ class Stems:
         """
         Return the terms under which *word*, in lower case, is found in *language*.
 
-        The first is without accents. Whoever spells it as it is has all of them in common, and
+        The first is without accents. The same spelling has all of them in common, and
         one typed without accents in at least one.
         """
         return tuple(dict.fromkeys(self._forms(word, language)))
