@@ -11,8 +11,9 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Column, Connection, LargeBinary, Text, select
+from sqlalchemy import Column, Connection, Engine, LargeBinary, Text, select
 
 from agentmem.errors import DamagedRowError
 from agentmem.machine.logs import Once, log
@@ -36,7 +37,7 @@ UNREADABLE: Final = (
 """What reading values of the wrong type or range raises; there is no closed list for a damage."""
 
 _MISSING: Final = object()
-_is_new: Final = Once()
+_met: Final[WeakKeyDictionary[Engine, Once]] = WeakKeyDictionary()
 _log = logging.getLogger(__name__)
 
 _BOUND: Final = 2**62
@@ -58,7 +59,7 @@ def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
     try:
         return work(connection)
     except DamagedRowError as error:
-        log_unreadable(error)
+        log_unreadable(connection, error)
         raise _located(connection, error) from error.__cause__
 
 
@@ -79,7 +80,8 @@ def reading(table: str) -> Callable[[Callable[[Any], V]], Callable[[Any], V]]:
     return decorate
 
 
-def log_damaged(
+def log_damaged(  # noqa: PLR0913 - what names a row
+    connection: Connection,
     table: str,
     *,
     column: str | None = None,
@@ -87,8 +89,9 @@ def log_damaged(
     branch_id: int | None = None,
     position: int | None = None,
 ) -> None:
-    """Log that a row cannot be read, the first time that this one is met."""
-    if _is_new((table, column, session_id, branch_id, position)):
+    """Log that a row cannot be read, the first time that this one of its database is met."""
+    is_new = _met.setdefault(connection.engine, Once())
+    if is_new((table, column, session_id, branch_id, position)):
         log(
             _log,
             logging.WARNING,
@@ -102,9 +105,10 @@ def log_damaged(
         )
 
 
-def log_unreadable(error: DamagedRowError) -> None:
+def log_unreadable(connection: Connection, error: DamagedRowError) -> None:
     """Log the row that *error* is about; its reason may quote what is stored."""
     log_damaged(
+        connection,
         error.table,
         column=error.column,
         session_id=error._session_id,  # noqa: SLF001 - ids are not for callers, who have names

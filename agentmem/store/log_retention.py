@@ -124,7 +124,7 @@ def _purge(
         try:
             info, own = _first_whole(connection, {**same, "kept": kept})
         except DamagedRowError as error:
-            log_unreadable(error)
+            log_unreadable(connection, error)
             continue
         earlier = connection.execute(_EARLIER, {**same, "kept": info.id}).scalars().all()
         if earlier and not dry_run:

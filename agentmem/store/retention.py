@@ -81,7 +81,7 @@ class Retention:
                 try:
                     found.append(_stale(row))
                 except DamagedRowError as error:
-                    log_unreadable(error)
+                    log_unreadable(connection, error)
             return found
 
         return tuple(self._database.read(work))

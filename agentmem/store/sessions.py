@@ -160,7 +160,7 @@ class Sessions:
                 try:
                     found.append(_to_session_info(row))
                 except DamagedRowError as error:
-                    log_unreadable(error)
+                    log_unreadable(connection, error)
             return found
 
         return tuple(self._database.read(work))
@@ -193,7 +193,7 @@ class Sessions:
                     check_row("owner", row)
                     found.append(row.user)
                 except DamagedRowError as error:
-                    log_unreadable(error)
+                    log_unreadable(connection, error)
             return found
 
         return tuple(sorted(self._database.read(work)))

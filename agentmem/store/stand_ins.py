@@ -136,7 +136,7 @@ def _stand_in(  # noqa: PLR0913 - the fields of a message
     role: object,
     created_at: datetime,
 ) -> StoredMessage:
-    log_damaged("message", branch_id=branch_id, position=position)
+    log_damaged(connection, "message", branch_id=branch_id, position=position)
     return StoredMessage(
         id=MessageId(row_id),
         branch_id=BranchId(branch_id),

@@ -154,7 +154,7 @@ def find_summaries(
     if not keys:
         return {}
     rows = connection.execute(_BY_KEY_WITH_TEXT, {"session": session_id, "keys": list(keys)})
-    return {summary.key: summary for summary in _readable(rows)}
+    return {summary.key: summary for summary in _readable(connection, rows)}
 
 
 def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> set[str]:
@@ -167,10 +167,10 @@ def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> 
 
 def summaries_of(connection: Connection, branch_id: BranchId) -> tuple[Summary, ...]:
     """Read all summaries of a branch, by the messages that they cover."""
-    return tuple(_readable(connection.execute(_OF_BRANCH, {"branch": branch_id})))
+    return tuple(_readable(connection, connection.execute(_OF_BRANCH, {"branch": branch_id})))
 
 
-def _readable(rows: Iterable[AnyRow]) -> Iterator[Summary]:
+def _readable(connection: Connection, rows: Iterable[AnyRow]) -> Iterator[Summary]:
     """Leave out what cannot be read, or was altered, as if deleted."""
     for row in rows:
         try:
@@ -178,7 +178,7 @@ def _readable(rows: Iterable[AnyRow]) -> Iterator[Summary]:
             if summary.key != row.key:
                 raise damaged("summary", row, None, "its text or place is not that of its key")
         except DamagedRowError as error:
-            log_unreadable(error)
+            log_unreadable(connection, error)
         else:
             yield summary
 

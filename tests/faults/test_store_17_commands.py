@@ -90,8 +90,8 @@ def test_a_plain_head_is_checked_though_a_key_is_set_for_other_calls(run, monkey
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["check", "trip", "--head", "nonsense"], "no head"),
-        (["check", "trip", "--head", ""], "no head"),
+        (["check", "trip", "--head", "nonsense"], "not a head"),
+        (["check", "trip", "--head", ""], "not a head"),
         (["check", "trip", "--head", f"hmac-sha256:1.0.0+0:{'0' * 64}:{'0' * 64}"], "with a key"),
         (["check", "none", "--integrity"], "none"),
         (["head", "none"], "none"),

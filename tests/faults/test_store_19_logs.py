@@ -218,3 +218,18 @@ def test_a_step_that_fails_is_logged(events):
     assert (loaded["device"], loaded["seconds"]) == ("cpu", 0.5)
     assert loaded["weight_bytes"] > 0
     assert events("step_failed") == [{"error": "RuntimeError", "failures": 1}]
+
+
+def test_a_row_of_another_database_with_the_same_ids_is_logged_too(tmp_path, events):
+    for name in ("one.db", "two.db"):
+        with Memory.open(f"sqlite:///{tmp_path / name}") as memory:
+            session = memory.session("damaged")
+            session.append("user", SECRET)
+            raw = sqlite3.connect(tmp_path / name)
+            raw.execute("UPDATE message SET role = 'whim'")
+            raw.commit()
+            raw.close()
+            for _ in range(2):
+                session.messages()
+
+    assert [one["position"] for one in events("row_damaged")] == [1, 1]

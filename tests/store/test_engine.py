@@ -22,9 +22,9 @@ from tests.builders import say
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "no database URL"),
-        ("agent.db", "no database URL"),
-        ("postgresql://h:port/x", "no database URL"),
+        ("", "not a database URL"),
+        ("agent.db", "not a database URL"),
+        ("postgresql://h:port/x", "not a database URL"),
         ("mysql://h/x", "'mysql'"),
         ("postgresql+asyncpg://h/x", "'postgresql\\+asyncpg'"),
         ("sqlite+aiosqlite:///x.db", "aiosqlite"),
