@@ -133,7 +133,7 @@ class DamagedRowError(StoreError):
     """
     A row of the database cannot be read: it was altered from outside, or the file is damaged.
 
-    A message that cannot be read is no such error, but has a stand-in in its place.
+    A message that cannot be read does not raise this: a stand-in takes its place.
 
     Attributes:
         table: the kind of row.

@@ -93,7 +93,16 @@ class SummaryCompactor:
         if may_quote and (made is None or made.author.startswith(ExtractiveSummarizer.author)):
             author = ExtractiveSummarizer.author if made is None else made.author
             text = self._quote(passages, others)
-            made = _summary(branch_id, (first, last), passages, inside, text, author) or made
+            if text:
+                made = Summary(
+                    branch_id=branch_id,
+                    first=first,
+                    last=last,
+                    level=_level_above(inside),
+                    text=text,
+                    author=author,
+                    source_hash=_hash(passages),
+                )
         kept = [*others, *(inside if made is None else (made,))]
         return self._within_tier(branch_id, sorted(kept, key=lambda s: s.first))
 
@@ -119,7 +128,17 @@ class SummaryCompactor:
         # A summarizer is a stranger: what it promises is counted, not believed.
         if self._count(text) > limit:
             return None
-        return _summary(branch_id, run, passages, compacted, text, author)
+        if not text:
+            return None
+        return Summary(
+            branch_id=branch_id,
+            first=run[0],
+            last=run[1],
+            level=_level_above(compacted),
+            text=text,
+            author=author,
+            source_hash=_hash(passages),
+        )
 
     def _quote(self, passages: Sequence[Passage], others: Sequence[Summary]) -> str:
         """Quote all of *passages*, or the sentences that say most where all is too much."""
@@ -176,25 +195,8 @@ class SummaryCompactor:
         return sum(self._count(summary.text) for summary in summaries)
 
 
-def _summary(  # noqa: PLR0913, PLR0917 - its fields
-    branch_id: BranchId,
-    run: tuple[int, int],
-    passages: Sequence[Passage],
-    compacted: Sequence[Summary],
-    text: str,
-    author: str,
-) -> Summary | None:
-    if not text:
-        return None
-    return Summary(
-        branch_id=branch_id,
-        first=run[0],
-        last=run[1],
-        level=max((summary.level + 1 for summary in compacted), default=0),
-        text=text,
-        author=author,
-        source_hash=_hash(passages),
-    )
+def _level_above(compacted: Sequence[Summary]) -> int:
+    return max((summary.level + 1 for summary in compacted), default=0)
 
 
 def _author_of_text(author: str, text: str) -> str:

@@ -17,7 +17,7 @@ class DiscardOldResults:
     Drop tool results that are older than *turns* turns, from 0 up.
 
     Raises:
-        ConfigError: *turns* is no such number.
+        ConfigError: *turns* is not a whole number of at least 0.
     """
 
     turns: int = 2
