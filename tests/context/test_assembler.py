@@ -137,6 +137,8 @@ def test_every_prompt_fits_shows_each_pin_and_accounts_for_each_message(
     replay = Replay(budget(limit, low_water=low_water), chosen)
     for group in said:
         replay.say(*group)
+        if not replay.messages:
+            continue  # a memory makes no prompt of pins alone
         try:
             prompt = replay.assemble()
         except ContextOverflowError as error:
