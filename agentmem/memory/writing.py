@@ -143,7 +143,7 @@ class Writing(Erasing):
         Raises:
             InvalidInputError: an empty user message, a field that does not go with the role, text
                 that cannot be stored, the system role (pins), a *created_at* without a time zone.
-            TranscriptError: a second result for one call.
+            TranscriptError: a second result for a call, or one for no call while others wait.
             ConflictError: the branch has ended, or *client_key* was used for something else.
             ConfigError: the policy's ``auto_pin`` failed; the message is stored.
         """

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any, Final
+from zoneinfo import ZoneInfo, available_timezones
 
 from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, insert, select
 
@@ -293,6 +294,7 @@ class Loader:
             row["target_id"] = row[target]
         if table.name == "session":
             self._refuse_known_session(row["key"])
+            _refuse_unknown_zone(row["timezone"])
         if table.name == "pin_version":
             row["after_message"] = self._newest_until(row["pin_id"], row["after_message"])
         row.pop("id", None)
@@ -398,3 +400,14 @@ def _read(kind: str, row: Any) -> None:
         case "truncation":
             plain = {name: getattr(row, name) for name in _TABLES[kind].columns.keys()}  # noqa: SIM118 - names, not columns
             to_records(SimpleNamespace(branch_id=0, created_at=None, **plain))
+
+
+def _refuse_unknown_zone(name: str | None) -> None:
+    """Refuse a time zone that does not exist; a machine without data of zones cannot tell."""
+    try:
+        ZoneInfo("UTC" if name is None else name)
+    except (KeyError, ValueError, OSError) as error:
+        if available_timezones():
+            raise DamagedFileError(
+                f"a session is in the time zone {name!r:.80}, and there is none"
+            ) from error

@@ -14,10 +14,16 @@ _DATA = re.compile(r"\s*data\s*:", re.IGNORECASE)
 _MEDIA = re.compile(r"\s*([\w.+-]{1,40}/[\w.+-]{1,60})\s*\Z", re.ASCII)
 _BASE64 = re.compile(r";\s*base64\s*\Z", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
-_IN_TEXT = re.compile(
-    rf"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,[\w+/%-]{{{_SHORTEST},}}=*",
-    re.IGNORECASE | re.ASCII,
+_HEAD = re.compile(
+    r"data:(?:[\w.+-]+\\?/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,", re.IGNORECASE | re.ASCII
 )
+# JSON may escape slashes and line ends; MIME and PEM cut base64 into lines of one width.
+_CHUNK = re.compile(r"(?:[\w+/%-]|\\/)+={0,2}|={1,2}", re.ASCII)
+_BREAK = re.compile(r"(?:\s|\\[rn]){1,4}")
+_ESCAPES = re.compile(r"\\[rn]|\\(?=/)")
+_NO_WORD = re.compile(r"[\d+/]|[a-z][A-Z]|=\Z")
+_WIDEST_WORD: Final = 40
+"""Characters of a line of base64 at least; a text that goes on behind a URL has shorter words."""
 
 
 def shown_image(url: str, alt: str) -> str:
@@ -43,11 +49,42 @@ def without_data(text: str) -> str:
     """Return *text* with a short stand-in for each ``data:`` URL in base64."""
     if "base64," not in text and "base64," not in text.lower():
         return text
-    return _IN_TEXT.sub(lambda found: f"[{_stand_in(found[0])}]", text)
+    shown, last = [], 0
+    for head in _HEAD.finditer(text):
+        end = _end_of_base64(text, head.end())
+        if head.start() >= last and end - head.end() >= _SHORTEST:
+            shown += [text[last : head.start()], f"[{_stand_in(text[head.start() : end])}]"]
+            last = end
+    return "".join([*shown, text[last:]])
+
+
+def _end_of_base64(text: str, start: int) -> int:
+    """Return where the base64 that begins at *start* ends: one run, or lines of one width."""
+    before = _BREAK.match(text, start)
+    first = _CHUNK.match(text, before.end() if before else start)
+    if first is None:
+        return start
+    width, end, line = _width(first[0]), first.end(), first
+    while width >= _WIDEST_WORD and not line[0].endswith("="):
+        cut = _BREAK.match(text, end)
+        found = _CHUNK.match(text, cut.end()) if cut else None
+        if found is None or _width(found[0]) > width:
+            break
+        is_last = _width(found[0]) < width
+        if is_last and (_width(found[0]) % 4 or not _NO_WORD.search(found[0])):
+            break
+        line, end = found, found.end()
+        if is_last:
+            break
+    return end
+
+
+def _width(chunk: str) -> int:
+    return len(chunk) - chunk.count("\\")
 
 
 def _stand_in(url: str) -> str:
-    head, _, body = url.partition(":")[2].partition(",")
+    head, _, body = _ESCAPES.sub("", url).partition(":")[2].partition(",")
     media = _MEDIA.match(head.partition(";")[0])
     kind = media[1].lower() if media else "data"
     return f"{kind}, {_size(_num_bytes(body, is_base64=_BASE64.search(head) is not None))}"

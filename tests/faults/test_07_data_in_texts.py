@@ -1,9 +1,14 @@
 """Bytes that stand in a text, as tools return screenshots, do not take the window."""
 
+import base64
+import json
+import textwrap
+
 import pytest
 
 from agentmem import Budget, Memory, ToolCall
 from agentmem.testing import ScriptedModel, WordCounter
+from agentmem.types.data_urls import without_data
 
 DATA = "data:image/png;base64," + "iVBORw0KGgo" * 800
 
@@ -61,3 +66,38 @@ def test_an_answer_with_a_picture_goes_on_from_its_question():
 
         assert DATA in reply.text
         assert "iVBORw0KGgo" not in session.assemble().text
+
+
+LINES = base64.encodebytes(bytes(range(256)) * 12).decode()
+ONE_LINE = LINES.replace("\n", "")
+
+
+@pytest.mark.parametrize("media", ["image/png", "image\\/png"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        LINES.strip(),
+        LINES.replace("\n", "\r\n").strip(),
+        LINES.replace("\n", " ").strip(),
+        LINES.replace("\n", "\r\n\t").strip(),
+        json.dumps(LINES.strip())[1:-1],
+        ONE_LINE.replace("/", "\\/"),
+        "\n" + LINES.strip(),
+        "\n".join(textwrap.wrap(ONE_LINE, 64)),
+    ],
+)
+def test_base64_in_lines_or_with_escapes_is_one_stand_in(media, body):
+    shown = without_data(f"look data:{media};base64,{body} please tell me")
+
+    assert shown == "look [image/png, 3 kB] please tell me"
+
+
+@pytest.mark.parametrize("num_bytes", range(60, 120))
+def test_the_last_line_goes_with_the_rest_and_words_after_it_stay(num_bytes):
+    body = base64.encodebytes(bytes(range(100, 100 + num_bytes))).decode().strip()
+
+    shown = without_data(f"data:image/png;base64,{body}\nlook at this")
+
+    assert shown.startswith("[image/png, ")
+    assert shown.endswith("]\nlook at this")
+    assert len(shown) < 50

@@ -193,6 +193,8 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(store, scope, tmp_path
         ("message", "tool_calls", "{"),
         ("truncation", "tier", "attic"),
         ("truncation", "rule", "whim"),
+        ("session", "timezone", "Mars/Base"),
+        ("session", "timezone", ""),
         ("assembly", "layout", "["),
         ("assembly", "layout", "7"),
         ("assembly", "layout", "[[1,2]]"),
