@@ -96,7 +96,7 @@ class Pins:
         expected_version: int | None = None,
     ) -> Pin:
         """
-        Return a pin a text, as a new version unless it is the text already.
+        Set the text of a pin, as a new version unless it is the text already.
 
         Args:
             scope: who asks.

@@ -94,7 +94,7 @@ class Store:
 
     def close(self) -> None:
         """
-        Return all connections back. A database in memory ends here.
+        Close all connections. A database in memory ends here.
 
         Every other method raises a StoreError from now on.
         """

@@ -316,7 +316,7 @@ class EngineCore:
         self.end(sequence)
 
     def _ensure_blocks(self, sequence: Sequence, count: int, now: float) -> None:
-        """Return *sequence* a block for each position, from others if there is no other way."""
+        """Allocate a block for each position of *sequence*, preempting others if need be."""
         if self._refusal is not None:
             return
         last = sequence.num_computed + count

@@ -121,7 +121,7 @@ class KVBlockStorage:
                 self._slabs[slab].index_fill_(0, rows, 0)
 
     def release(self) -> None:
-        """Return all memory back."""
+        """Release all memory."""
         self._slabs.clear()
 
     def _slab(self, index: int) -> Tensor:

@@ -102,7 +102,7 @@ class Run:
         self._cache.grow(slots)
 
     def close(self) -> None:
-        """Return all memory back; what is not in blocks is lost."""
+        """Release all memory; what is not in blocks is lost."""
         for row in self._rows:
             row.sequence.run = None
         self._rows.clear()
