@@ -92,8 +92,7 @@ def rank(
     if dense is not None:
         by_meaning = _standard(dense[rows].astype(np.float64))
         is_embedded = ~np.isnan(dense[rows])
-        by_meaning = np.where(is_embedded, by_meaning, by_words)
-        place = _places(by_meaning + boosts)
+        place = _places(_beside_words(by_meaning, by_words, is_embedded) + boosts)
         places["dense"] = np.where(np.isfinite(dense[rows]), place, 0)
         weight = fusion.dense_weight(query.text) * _cheapness(message_table.sizes[rows])
         scores += weight / (_K + place)
@@ -207,6 +206,20 @@ def _standard(scores: Float64s) -> Float64s:
     spread = finite.std()
     standard: Float64s = (clipped - finite.mean()) / (spread if spread > 0 else 1.0)
     return standard
+
+
+def _beside_words(by_meaning: Float64s, by_words: Float64s, is_embedded: Bools) -> Float64s:
+    """
+    Put the rows without a vector where their words put them, by z-scores of both.
+
+    Those that are embedded may be few and all of them good: they take the mean and the spread of
+    their words, so that a row is not worse off for being embedded before the others.
+    """
+    if is_embedded.all() or not is_embedded.any():
+        return by_meaning if is_embedded.any() else by_words
+    words = by_words[is_embedded]
+    spread = float(words.std()) or 1.0
+    return np.where(is_embedded, by_meaning * spread + words.mean(), by_words)
 
 
 def _places(scores: Float64s, is_silent: Bools | None = None) -> Int64s:

@@ -59,6 +59,22 @@ def test_what_is_not_embedded_yet_stands_where_its_words_put_it():
     assert found.ranks["dense"].tolist()[0] == 0
 
 
+def test_a_row_is_not_worse_off_for_being_embedded_before_the_others():
+    """The only vector would be the mean of all vectors, and below the words of a neighbour."""
+    found = ranked(texts(4), [3, 1, 0, 0], [0.9, NAN, NAN, NAN])
+    assert found.rows.tolist()[0] == 0
+    assert found.ranks["dense"].tolist()[0] == 1
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=12).filter(any))
+def test_the_best_by_words_and_meaning_is_first_however_many_are_embedded(is_embedded):
+    number = len(is_embedded)
+    words = [3.0, 1.0, *[0.0] * (number - 2)]
+    meaning = [0.9, *[0.0] * (number - 1)]
+    dense = [one if there else NAN for one, there in zip(meaning, is_embedded, strict=True)]
+    assert ranked(texts(number), words, dense).rows.tolist()[0] == 0
+
+
 def test_what_an_inexact_search_did_not_find_stands_last():
     found = ranked(texts(3), [0, 2, 1], [NOT_FOUND, 0.9, 0.5])
     assert 0 not in found.rows.tolist()
