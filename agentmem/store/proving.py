@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, exists, or_, select
 from agentmem.errors import DamagedFileError
 from agentmem.store.chaining import chain_session
 from agentmem.store.chaining_made import chain_made
+from agentmem.store.rows import NUM_MAINS
 from agentmem.store.schema import AssemblyRow, BranchRow, MessageRow, PinRow, PinVersionRow
 from agentmem.store.schema_derived import EventRow
 from agentmem.store.verifying import verify_session
@@ -70,6 +71,11 @@ def hold_to_chain(  # noqa: PLR0913 - an import, and what it says of itself
         DamagedFileError: something is not what was stored where the export was made.
     """
     keys = {"session": session_id}
+    num_mains = connection.execute(NUM_MAINS, keys).scalar_one()
+    if num_mains != 1:
+        raise DamagedFileError(
+            f"{path} has a session with {num_mains} main branches, not one; nothing was imported"
+        )
     level = CHAIN if is_declared or connection.execute(_HAS_LOG, keys).scalar_one() else 1
     if level == 1 and not connection.execute(_HAS_CHAIN, keys).scalar_one():
         chain_session(connection, session_id)

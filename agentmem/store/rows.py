@@ -14,7 +14,18 @@ from types import SimpleNamespace
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from sqlalchemy import Column, Connection, LargeBinary, Select, Table, Text, insert, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    LargeBinary,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    func,
+    insert,
+    select,
+)
 
 from agentmem.errors import (
     ConflictError,
@@ -68,9 +79,24 @@ _TARGETS: Final = {"user": "owner_id", "session": "session_id", "branch": "branc
 _BATCH: Final = 500
 _INT_BOUND: Final = 2**63
 
+NUM_MAINS: Final = (
+    select(func.count())
+    .select_from(BranchRow)
+    .where(BranchRow.session_id == bindparam("session"), BranchRow.parent_id.is_(None))
+)
+"""How many main branches a session has: one, where nothing is damaged."""
+
 
 def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
-    """Return every row that belongs to a session, each after those that it refers to."""
+    """
+    Return every row that belongs to a session, each after those that it refers to.
+
+    Raises:
+        DamagedRowError: no main branch belongs to it, so its messages would be left out.
+    """
+    if not connection.execute(NUM_MAINS, {"session": session_id}).scalar_one():
+        row = connection.execute(select(SessionRow).where(SessionRow.id == session_id)).one()
+        raise damaged("session", row, None, "no main branch belongs to it")
     branches = select(BranchRow.id).where(BranchRow.session_id == session_id)
     assemblies = select(AssemblyRow.id).where(AssemblyRow.branch_id.in_(branches))
     pins = select(PinRow.id).where(PinRow.session_id == session_id)

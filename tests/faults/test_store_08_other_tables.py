@@ -124,6 +124,14 @@ def test_a_session_without_a_branch_is_named_and_can_be_deleted(damaged):
         assert memory.session("hurt", user="u").messages() == ()
 
 
+def test_a_session_without_a_branch_is_not_exported_without_its_messages(damaged, tmp_path):
+    with damaged("UPDATE branch SET session_id = 987654 WHERE session_id = 1") as memory:
+        with pytest.raises(DamagedRowError, match="'hurt'"):
+            memory.export(tmp_path / "all.jsonl", user="u")
+        assert not (tmp_path / "all.jsonl").exists()
+        assert memory.export(tmp_path / "one.jsonl", key="beside", user="u").messages == 2
+
+
 @pytest.mark.parametrize(
     ("change", "num_purged", "num_left"),
     [

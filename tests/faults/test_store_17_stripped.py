@@ -220,3 +220,31 @@ def test_the_chain_of_a_user_that_is_no_chain_is_refused(file, tmp_path):
             return {**content, "chain": value} if kind == "user" else content
 
         refused(rewritten(file, tmp_path, change))
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_session_without_its_main_branch_is_refused(file, tmp_path, is_declared):
+    pins = []
+
+    def change(kind, content):
+        if kind == "agentmem-export" and not is_declared:
+            del content["chain"]
+        if kind == "pin" and content["scope"] == "user":
+            pins.append(content["id"])
+        is_of_user = content.get("id" if kind == "pin" else "pin_id") in pins
+        is_kept = is_of_user or kind in {"user", "session", "agentmem-export", "user_event"}
+        return content if is_kept else None
+
+    assert "0 main branches" in refused(rewritten(file, tmp_path, change))
+
+
+def test_a_session_with_two_main_branches_is_refused(tmp_path):
+    file = tmp_path / "export.jsonl"
+    with bench.open_memory("sqlite://") as memory:
+        memory.session("trip", user="ann").subtask("work")
+        memory.export(file, user="ann")
+
+    def change(kind, content):
+        return {**content, "parent_id": None} if kind == "branch" else content
+
+    assert "2 main branches" in refused(rewritten(file, tmp_path, change))
