@@ -52,13 +52,19 @@ class Runtime:
         Return the runtime of a session: with its time zone, and templates at its day.
 
         Raises:
-            ConfigError: this machine does not know the time zone.
+            ConfigError: this machine does not know the time zone; the message names the session.
         """
         counter = self.counter
         if counter is not None and info.day is not None:
             counter = counter_at(counter, info.day)
-        zone, has_zone = zone_of(info.timezone), info.timezone is not None
-        return replace(self, counter=counter, zone=zone, has_zone=has_zone)
+        try:
+            zone = zone_of(info.timezone)
+        except ConfigError as error:
+            raise ConfigError(
+                f"the clock of session {info.key!r}: {error}; Memory.session(key, timezone=...) "
+                "sets another"
+            ) from error
+        return replace(self, counter=counter, zone=zone, has_zone=info.timezone is not None)
 
     def need_model(self) -> LanguageModel:
         if self.model is None:

@@ -43,6 +43,8 @@ class IndexHealth(Checked):
     """How the background work goes that makes messages found by their meaning."""
 
     is_idle: bool = True
+    """Whether nothing is left to do; what has failed and is to be tried again is left to do."""
+
     lag_s: float = 0.0
     """How long the oldest work that is still to be done has waited; 0 where there is none."""
 

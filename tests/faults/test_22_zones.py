@@ -1,6 +1,8 @@
 """Dates are those of the user's own clock, and templates print the session's day."""
 
 import asyncio
+import contextlib
+import sqlite3
 import zoneinfo
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -251,3 +253,17 @@ def test_a_session_of_before_has_the_prompts_that_it_had(new_url):  # noqa: F811
 
         assert (session.info.timezone, session.info.day) == (None, None)
         assert "Today is undated." in session.assemble().text
+
+
+def test_a_stored_zone_that_does_not_exist_names_its_session_and_can_be_set_anew(tmp_path):
+    path = tmp_path / "m.db"
+    with Memory.open(f"sqlite:///{path}", counter=WordCounter()) as memory:
+        memory.session("trip", timezone="Asia/Tokyo")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE session SET timezone = 'Asia/Nowhere'")
+        connection.commit()
+    with Memory.open(f"sqlite:///{path}", counter=WordCounter()) as memory:
+        with pytest.raises(ConfigError, match=r"session 'trip': .*'Asia/Nowhere'"):
+            memory.find("trip")
+        assert memory.session("trip", timezone="Asia/Tokyo").info.timezone == "Asia/Tokyo"
+        assert memory.find("trip").messages() == ()

@@ -173,6 +173,7 @@ def test_what_fails_in_the_background_is_shown_and_no_reason_to_stop(tmp_path):
         found = memory.health()
 
     assert found.is_ok
+    assert not found.index.is_idle
     assert "no embedder today" in found.index.last_error
     assert found.index.lag_s > 0
     assert (found.compaction.num_failed, found.compaction.last_error) == (

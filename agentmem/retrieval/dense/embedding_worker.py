@@ -123,7 +123,7 @@ class EmbeddingWorker:
             is_idle = self._tried == self._asked
             is_behind = not is_idle or (self.last_error is not None and not self.set_aside)
             return IndexHealth(
-                is_idle=is_idle,
+                is_idle=not is_behind,
                 lag_s=time.monotonic() - self._behind_since if is_behind else 0.0,
                 num_set_aside=len(self.set_aside),
                 is_closed=self._is_closed,
