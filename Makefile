@@ -15,13 +15,14 @@ WORKERS ?= 2
 WHEELS := $(VENV)/wheels
 EMPTY := $(VENV)/empty
 
-.PHONY: help setup demo test fast dist bench peers clean
+.PHONY: help setup demo test fast dist docs bench peers clean
 
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up and run every check and test"
 	@echo "make fast   the checks and tests that need no model weights"
 	@echo "make dist   build sdist and wheel, and try the wheel in an empty environment"
+	@echo "make docs   build the documentation into build/docs, warnings as errors"
 	@echo "make peers  set up what bench_assemble.py --peers measures beside agentmem"
 
 setup: $(VENV)/.stamp
@@ -44,7 +45,7 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(MAKE) dist
+	$(MAKE) dist docs
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 # The wheel is built from the sdist, so both are whole. The base install has no torch: the demo
@@ -57,6 +58,10 @@ dist: setup
 	cd $(EMPTY) && bin/agentmem --version
 	cd $(EMPTY) && bin/agentmem db upgrade --database sqlite:///wheel.db
 	cd $(EMPTY) && bin/agentmem health --database sqlite:///wheel.db
+
+docs: setup
+	rm -rf build/docs
+	$(BIN)/sphinx-build -W --keep-going --quiet -b html docs build/docs
 
 fast: setup
 	$(BIN)/ruff check .

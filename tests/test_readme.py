@@ -1,26 +1,33 @@
-"""Every Python block of the README runs, in order, in one namespace."""
+"""The README runs, in each language, prints what it says, and is short."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-PRINTED = re.findall(r"```text\n(.*?)```", README.read_text(), flags=re.DOTALL)
+from tests.pages import READMES, blocks_of, name_of, play
 
 
 @pytest.mark.model
-def test_the_blocks_of_the_readme_run_and_the_first_prints_what_it_says(
-    tmp_path, monkeypatch, capsys
-):
+@pytest.mark.parametrize("path", READMES, ids=name_of)
+def test_the_blocks_of_a_readme_run_and_print_what_they_say(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    space = {}
-    printed = []
-    for block in BLOCKS:
-        exec(compile(block, str(README), "exec"), space)  # noqa: S102 - our own page
-        printed.append(capsys.readouterr().out)
-    space["memory"].close()
-    space["model"].close()
+    assert blocks_of(path)[0].printed is not None
 
-    assert printed[0].splitlines() == PRINTED[0].splitlines()
+    play(path, capsys)
+
+
+def test_the_readme_has_at_most_700_words():
+    prose = re.sub(r"```.*?```", "", READMES[0].read_text(), flags=re.DOTALL)
+
+    assert len(prose.split()) <= 700
+
+
+def test_both_readmes_have_the_same_code_and_links():
+    def links(path):
+        found = re.findall(r"\]\(([^)]+)\)", path.read_text("utf-8"))
+        return [link for link in found if not link.startswith("README")]
+
+    english, chinese = READMES
+
+    assert [b.code for b in blocks_of(english)] == [b.code for b in blocks_of(chinese)]
+    assert links(english) == links(chinese)

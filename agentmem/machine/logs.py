@@ -38,7 +38,7 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "step_failed": ("error", "failures"),
     "prefix_cache_dropped": ("error",),
 }
-"""The events, and the fields of each. README.md says when they come."""
+"""The events, and the fields of each. docs/operations.md says when they come."""
 
 _QUOTES_NOTHING: Final = (DamagedIndexError, IndexFileError, InferenceError)
 _MOST_SEEN: Final = 1000

@@ -51,8 +51,8 @@ def path(tmp_path):
     return tmp_path / "m.db"
 
 
-def test_the_readme_lists_the_events_and_their_fields():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_page_on_operations_lists_the_events_and_their_fields():
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
     rows = re.findall(
         r"^\| `(\w+)` \| (?:info|warning|error)[^|]* \| [^|]+ \| (.*) \|$", text, re.MULTILINE
