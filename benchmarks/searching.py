@@ -10,7 +10,8 @@ from locomo import Talk
 from agentmem.protocols import Domain, Hit, Query
 from agentmem.retrieval.dense.chunks import chunks_of
 from agentmem.retrieval.dense.embedder import Embedder
-from agentmem.retrieval.fusion.rrf import Ranking, dense_query, rank
+from agentmem.retrieval.fusion.rrf import Fusion, Ranking, dense_query, rank
+from agentmem.retrieval.index.ranking_mode import ranking_mode
 from agentmem.retrieval.lexical.bm25 import LexicalIndex
 from agentmem.retrieval.rows.growable_array import Float32s
 from agentmem.retrieval.rows.message_table import IndexedMessage, MessageTable, indexed_message
@@ -42,9 +43,11 @@ class Searcher:
             best = np.argsort(-dense, kind="stable")[:LIMIT]
             return [Hit(stored=self._messages[row], score=float(dense[row])) for row in best]
         dense_scores = self._dense(text) if way == "hybrid" else None
-        return self.hits(
-            rank(self.message_table, self.lexical.scores(text), dense_scores, query(text))
-        )
+        mode = ranking_mode(text, self.message_table)
+        scores = mode.scores(self.lexical, text)
+        fusion = Fusion(priors=mode.priors)
+        ranking = rank(self.message_table, scores, dense_scores, query(text), fusion)
+        return self.hits(ranking)
 
     def hits(self, ranking: Ranking) -> list[Hit]:
         """Give the messages of a ranking."""

@@ -8,6 +8,9 @@ MONTHS: Final = (
     *("July", "August", "September", "October", "November", "December"),
 )
 
+PAUSE_S: Final = 3600.0
+"""A longer silence ends a sitting: what is said after it is about something else."""
+
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
     """

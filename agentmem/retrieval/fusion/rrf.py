@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentmem.protocols import Query
+from agentmem.retrieval.fusion.assistant_logs import LogPriors
 from agentmem.retrieval.fusion.query_boosts import DEFAULT_BOOSTS, QueryBoost
 from agentmem.retrieval.rows.growable_array import Bools, Float32s, Float64s, Int64s
 from agentmem.retrieval.rows.message_table import MessageTable
@@ -33,10 +34,12 @@ class Fusion:
         unspaced: how much the dense list counts for a question in another script than Latin, as
             Chinese or Hindi; for one in part of it, a part of the way. Nothing for an embedder of
             English, which would put what it cannot read anywhere.
+        priors: of a log of a user and an assistant; None for a talk of named people.
     """
 
     boosts: tuple[QueryBoost, ...] = DEFAULT_BOOSTS
     unspaced: float = 0.0
+    priors: LogPriors | None = None
 
     def dense_weight(self, text: str) -> float:
         """Return the weight of the dense list for the question *text*; 1 is that of the words."""
@@ -83,6 +86,8 @@ def rank(
     """
     rows = _visible_rows(message_table, query)
     boosts = _boosts(query.text, message_table, fusion.boosts)[rows]
+    if fusion.priors is not None:
+        boosts += fusion.priors.of_rows(message_table, rows)
     by_words = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
     place = _places(by_words + boosts, is_silent=~is_candidate)
@@ -94,7 +99,9 @@ def rank(
         is_embedded = ~np.isnan(dense[rows])
         place = _places(_beside_words(by_meaning, by_words, is_embedded) + boosts)
         places["dense"] = np.where(np.isfinite(dense[rows]), place, 0)
-        weight = fusion.dense_weight(query.text) * _cheapness(message_table.sizes[rows])
+        weight = np.full(len(rows), fusion.dense_weight(query.text))
+        if fusion.priors is None:
+            weight *= _cheapness(message_table.sizes[rows])
         scores += weight / (_K + place)
         # Not below the mean; a single one is the mean.
         is_candidate |= is_embedded & (by_meaning >= 0)

@@ -20,6 +20,7 @@ from agentmem.retrieval.dense.message_vectors import MessageVectors
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.retrieval.fusion.rrf import Fusion, Ranking, dense_query, rank
+from agentmem.retrieval.index.ranking_mode import ranking_mode
 from agentmem.retrieval.lexical.bm25 import LexicalIndex
 from agentmem.retrieval.rows.content_hash import NO_SESSION, content_hash
 from agentmem.retrieval.rows.growable_array import Float32s, GrowableArray, Int64s
@@ -194,12 +195,14 @@ class MessageIndex:
 
     def _rank(self, query: Query, vector: Float32s | None) -> Ranking:
         self.message_table.zone = query.zone
-        lexical = self._lexical.scores(query.text)
+        mode = ranking_mode(query.text, self.message_table)
+        lexical = mode.scores(self._lexical, query.text)
         dense = None
         if vector is not None and self.vectors is not None:
             dense = self.vectors.scores(vector, self.message_table.mask(query))
         reads = self._embedder is not None and self._embedder.reads_unspaced
-        return rank(self.message_table, lexical, dense, query, Fusion(unspaced=float(reads)))
+        fusion = Fusion(unspaced=float(reads), priors=mode.priors)
+        return rank(self.message_table, lexical, dense, query, fusion)
 
     def _hits(self, query: Query, ranking: Ranking, messages: Sequence[StoredMessage]) -> list[Hit]:
         is_local = self.message_table.session_ids[ranking.rows] == query.session_id

@@ -1,11 +1,10 @@
 """
 Finds messages by their words: BM25 in which a message borrows words from its neighbours.
 
-An answer rarely repeats the words that it answers. So a message counts a word of an earlier
-neighbour with 0.7 for each step back, and of a later one with 0.5 for each step, up to 5 steps,
-within one sitting. What is kept is only who said which word, and how often; who is near is looked
-up for the words of a question. So a message costs its own words alone when it is added, and the
-index is the same in whatever portions it was filled.
+An answer rarely repeats the words that it answers. So a message counts the words of its neighbours
+within one sitting, fewer with each step (`neighbour_smoothing`). What is kept is only who said
+which word, and how often; who is near is looked up for the words of a question. So a message costs
+its own words alone when it is added, and the index is the same in whatever portions it was filled.
 """
 
 from array import array
@@ -16,7 +15,12 @@ from datetime import UTC
 
 import numpy as np
 
-from agentmem.retrieval.lexical.neighbour_smoothing import EARLIER, LATER, Neighbours
+from agentmem.retrieval.lexical.neighbour_smoothing import (
+    NEAR,
+    SMOOTHINGS,
+    Neighbours,
+    Smoothing,
+)
 from agentmem.retrieval.rows.growable_array import Float32s, Float64s, GrowableArray, Int64s
 from agentmem.retrieval.rows.message_table import IndexedMessage
 from agentmem.retrieval.text.analyzer import Analyzer
@@ -40,7 +44,7 @@ class LexicalIndex:
         self._languages: list[str | None] = []
         self._num_of_language: Counter[str] = Counter()
         self._lengths = GrowableArray(np.float64)
-        self._smoothed = GrowableArray(np.float64)
+        self._smoothed = {smoothing: GrowableArray(np.float64) for smoothing in SMOOTHINGS}
         self._num_alive = 0
         self._neighbours = Neighbours()
 
@@ -79,15 +83,28 @@ class LexicalIndex:
             self._lengths.values[row] = 0
         near = self._neighbours.around(rows)
         self._neighbours.remove(rows)
-        for row in near:
-            self._smoothed.values[row] = self._neighbours.smoothed(row, self._lengths.values)
+        for smoothing, smoothed in self._smoothed.items():
+            for row in near:
+                length = self._neighbours.smoothed(row, self._lengths.values, smoothing)
+                smoothed.values[row] = length
 
-    def scores(self, text: str) -> Float32s:
-        """Score every row for a query: (rows,), 0 where no word of it is near."""
+    def scores(
+        self, text: str, smoothing: Smoothing = NEAR, *, is_sublinear: bool = False
+    ) -> Float32s:
+        """
+        Score every row for a query: (rows,), 0 where no word of it is near.
+
+        Args:
+            text: the query.
+            smoothing: one of `SMOOTHINGS`.
+            is_sublinear: whether a term counts with the root of how often the query has it, as is
+                right for long queries.
+        """
         scores = np.zeros(len(self))
         if not self._num_alive:
             return scores.astype(np.float32)
-        norms = self._smoothed.values * (B / max(self._smoothed.values.sum(), 1.0))
+        smoothed, lengths = self._smoothed[smoothing].values, self._lengths.values
+        norms = smoothed * (B / max(smoothed.sum(), 1.0))
         norms = K1 * (1 - B + norms * self._num_alive)
         terms = Counter(self._analyzer.query(text, self._common_languages()))
         for same, times in terms.items():
@@ -97,11 +114,13 @@ class LexicalIndex:
             idf = np.log1p((self._num_alive - len(rows) + 0.5) / (len(rows) + 0.5))
             near = np.zeros(len(self))
             near[rows] = counts
-            for which, borrowers, weight in self._neighbours.smoothing_links(rows):
-                near[borrowers] += weight * counts[which]
+            lent = counts * (smoothing.lent(lengths[rows]) / lengths[rows])
+            for which, borrowers, weight in self._neighbours.smoothing_links(rows, smoothing):
+                near[borrowers] += weight * lent[which]
             found = np.flatnonzero(near)
             count = near[found]
-            scores[found] += times * idf * count * (K1 + 1) / (count + norms[found])
+            times_asked = np.sqrt(times) if is_sublinear else times
+            scores[found] += times_asked * idf * count * (K1 + 1) / (count + norms[found])
         return scores.astype(np.float32)
 
     def _find(self, terms: Sequence[str]) -> tuple[Int64s, Float64s]:
@@ -125,12 +144,16 @@ class LexicalIndex:
 
     def _add_length(self, row: int, length: float) -> None:
         self._lengths.append(length)
-        self._smoothed.append(length)
-        lengths, smoothed = self._lengths.values, self._smoothed.values
+        lengths = self._lengths.values
         earlier = self._neighbours.before(row)
-        for other, borrowed, lent in zip(earlier, EARLIER, LATER, strict=False):
-            smoothed[row] += borrowed * lengths[other]
-            smoothed[other] += lent * length
+        for smoothing, growing in self._smoothed.items():
+            growing.append(length)
+            smoothed = growing.values
+            lent = smoothing.lent(lengths[[row, *earlier]])
+            weights = zip(earlier, lent[1:], smoothing.before, smoothing.after, strict=False)
+            for other, borrowed, before, after in weights:
+                smoothed[row] += before * borrowed
+                smoothed[other] += after * lent[0]
 
 
 class _Postings:

@@ -1,22 +1,63 @@
 """Neighbour-smoothed term frequencies: a message counts the words of those next to it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from agentmem.retrieval.rows.growable_array import Float64s, GrowableArray, Int64s
 from agentmem.retrieval.rows.message_table import IndexedMessage
-
-PAUSE_S = 3600.0
-"""A longer silence ends a sitting: what is said after it is about something else."""
-
-REACH = 5
-EARLIER = tuple(0.7**distance for distance in range(1, REACH + 1))
-LATER = tuple(0.5**distance for distance in range(1, REACH + 1))
-"""Weights of the rows 1, 2, ... steps before a row, and after it."""
+from agentmem.types.moments import PAUSE_S
 
 _NONE = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoothing:
+    """
+    How much of the words of its neighbours a row counts.
+
+    Args:
+        earlier: weight of the row one step before, raised to the number of steps.
+        later: the same for rows after it.
+        reach: number of steps each way.
+        max_lent: words that a row lends at most, in proportion; None for all of them. A reply of a
+            thousand words would else fill its neighbours.
+    """
+
+    earlier: float
+    later: float
+    reach: int
+    max_lent: float | None = None
+
+    @property
+    def before(self) -> tuple[float, ...]:
+        """Weights of the rows 1, 2, ... steps before a row."""
+        return tuple(self.earlier**distance for distance in range(1, self.reach + 1))
+
+    @property
+    def after(self) -> tuple[float, ...]:
+        """Weights of the rows 1, 2, ... steps after a row."""
+        return tuple(self.later**distance for distance in range(1, self.reach + 1))
+
+    def lent(self, lengths: Float64s) -> Float64s:
+        """Return how many words rows of *lengths* lend: (rows,)."""
+        return lengths if self.max_lent is None else np.minimum(lengths, self.max_lent)
+
+
+NEAR = Smoothing(earlier=0.7, later=0.5, reach=5)
+"""For conversations of named speakers."""
+
+DAMPED = Smoothing(earlier=0.7, later=0.5, reach=5, max_lent=40)
+"""For logs of a user and an assistant, and a question that looks back."""
+
+WIDE = Smoothing(earlier=0.8, later=0.8, reach=8, max_lent=60)
+"""For logs of a user and an assistant, and an ordinary next turn."""
+
+SMOOTHINGS = (NEAR, DAMPED, WIDE)
+
+_REACH = max(smoothing.reach for smoothing in SMOOTHINGS)
 
 
 class Neighbours:
@@ -57,14 +98,17 @@ class Neighbours:
             before[row] = after[row] = after[earlier] = before[later] = _NONE
             self._join(earlier, later)
 
-    def smoothing_links(self, rows: Int64s) -> Iterator[tuple[Int64s, Int64s, float]]:
+    def smoothing_links(
+        self, rows: Int64s, smoothing: Smoothing
+    ) -> Iterator[tuple[Int64s, Int64s, float]]:
         """
         Yield the rows that *rows*, all different, are smoothed into, with the weight.
 
         Each result is indices into *rows*, the rows that borrow from those, which are all
         different too, and the weight.
         """
-        for links, weights in ((self._after.values, EARLIER), (self._before.values, LATER)):
+        sides = (self._after.values, smoothing.before), (self._before.values, smoothing.after)
+        for links, weights in sides:
             which = np.arange(len(rows))
             at = rows + 1
             for weight in weights:
@@ -85,16 +129,18 @@ class Neighbours:
             found.update(self._follow(self._after.values, row))
         return found
 
-    def smoothed(self, row: int, values: Float64s) -> float:
-        """Return the value of *row* smoothed with those of its neighbours: (rows,)."""
-        behind = zip(self._follow(self._before.values, row), EARLIER, strict=False)
-        ahead = zip(self._follow(self._after.values, row), LATER, strict=False)
-        return float(values[row] + sum(weight * values[at] for at, weight in chain(behind, ahead)))
+    def smoothed(self, row: int, lengths: Float64s, smoothing: Smoothing) -> float:
+        """Return the length of *row* smoothed with those of its neighbours."""
+        behind = zip(self._follow(self._before.values, row), smoothing.before, strict=False)
+        ahead = zip(self._follow(self._after.values, row), smoothing.after, strict=False)
+        near = list(chain(behind, ahead))
+        lent = smoothing.lent(lengths[[at for at, _ in near]])
+        return float(lengths[row] + sum(w * one for (_, w), one in zip(near, lent, strict=True)))
 
     def _follow(self, links: Int64s, row: int) -> list[int]:
         found: list[int] = []
         at = int(links[row + 1])
-        while at != _NONE and len(found) < REACH:
+        while at != _NONE and len(found) < _REACH:
             found.append(at - 1)
             at = int(links[at])
         return found

@@ -1,5 +1,6 @@
 """The index of words, beside a plain one that does everything anew."""
 
+import itertools
 import math
 from collections import Counter
 from datetime import timedelta
@@ -10,46 +11,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.retrieval.lexical.bm25 import K1, B, LexicalIndex, searched_text
-from agentmem.retrieval.lexical.neighbour_smoothing import EARLIER, LATER, PAUSE_S
+from agentmem.retrieval.lexical.neighbour_smoothing import DAMPED, NEAR, SMOOTHINGS, Smoothing
 from agentmem.retrieval.text.analyzer import Analyzer
+from agentmem.types.moments import PAUSE_S
 from tests.retrieval.entries import entry, said
 
 WORDS = ("cat", "dog", "museum", "running", "Lisbon", "beach", "the", "猫")
 
 
-def plain_scores(entries, text):
+def plain_scores(entries, text, smoothing=NEAR, *, is_sublinear=False):
     """BM25 with borrowed words, as it is defined."""
     analyzer = Analyzer()
     counts = [Counter(analyzer.passage(searched_text(one)).terms) for one in entries]
     near = [Counter() for _ in entries]
     lengths = [0.0] * len(entries)
-    for row, other, weight in lent(entries):
+    for row, other, share in lent(entries, smoothing):
+        total, weight = counts[other].total(), share
+        if row != other and smoothing.max_lent is not None:
+            weight *= min(1, smoothing.max_lent / total)
         for term, count in counts[other].items():
             near[row][term] += weight * count
-        lengths[row] += weight * counts[other].total()
+        lengths[row] += weight * total
     mean = sum(lengths) / len(entries) if entries else 0
     scores = [0.0] * len(entries)
-    for same in analyzer.query(text, {"english"}):
-        (term,) = same
+    for (term,), times in Counter(analyzer.query(text, {"english"})).items():
         df = sum(term in one for one in counts)
         if not df:
             continue
         idf = math.log(1 + (len(entries) - df + 0.5) / (df + 0.5))
         for row, count in enumerate(one[term] for one in near):
             norm = K1 * (1 - B + B * lengths[row] / mean)
-            scores[row] += idf * count * (K1 + 1) / (count + norm)
+            asked = math.sqrt(times) if is_sublinear else times
+            scores[row] += asked * idf * count * (K1 + 1) / (count + norm)
     return scores
 
 
-def lent(entries):
+def lent(entries, smoothing):
     """Who borrows from whom: row, other row, weight; each from itself as well."""
     for row, one in enumerate(entries):
         yield row, row, 1.0
         branch = [i for i, other in enumerate(entries) if other.branch_id == one.branch_id]
         place = branch.index(row)
-        for step, weights in ((-1, EARLIER), (1, LATER)):
+        for step, weight in ((-1, smoothing.earlier), (1, smoothing.later)):
             at = place
-            for weight in weights:
+            for distance in range(1, smoothing.reach + 1):
                 following = at + step
                 if not 0 <= following < len(branch):
                     break
@@ -57,7 +62,7 @@ def lent(entries):
                 if times[1] - times[0] > timedelta(seconds=PAUSE_S):
                     break
                 at = following
-                yield row, branch[at], weight
+                yield row, branch[at], weight**distance
 
 
 def index_of(entries):
@@ -69,23 +74,30 @@ def index_of(entries):
 @st.composite
 def conversations(draw):
     """Messages of a few branches whose turns mix, with pauses."""
+    words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6)
     texts = draw(
-        st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), min_size=1, max_size=14)
+        st.lists(st.tuples(words, st.sampled_from([1, 1, 1, 30])), min_size=1, max_size=14)
     )
     minute, entries = 0, []
-    for number, words in enumerate(texts, start=1):
+    for number, (words, times) in enumerate(texts, start=1):
         minute += draw(st.sampled_from([1, 1, 30, 61, 300]))
         branch = draw(st.integers(1, 2))
-        entries.append(entry(number, " ".join(words), minute=minute, branch=branch))
+        entries.append(entry(number, " ".join(words * times), minute=minute, branch=branch))
     return entries
 
 
-@given(conversations(), st.sampled_from(["cat", "running dogs in Lisbon", "猫 museum museum", "x"]))
-def test_equals_the_plain_one(entries, text):
+@given(
+    conversations(),
+    st.sampled_from(["cat", "running dogs in Lisbon", "猫 museum museum", "x"]),
+    st.sampled_from(SMOOTHINGS),
+    st.booleans(),
+)
+def test_equals_the_plain_one(entries, text, smoothing, is_sublinear):
     index = index_of(entries)
     # The plain one takes every text for English, as these are.
-    found = index.scores(text)
-    assert found == pytest.approx(plain_scores(entries, text), abs=1e-4)
+    found = index.scores(text, smoothing, is_sublinear=is_sublinear)
+    expected = plain_scores(entries, text, smoothing, is_sublinear=is_sublinear)
+    assert found == pytest.approx(expected, abs=1e-4)
     assert found.dtype == np.float32
 
 
@@ -114,9 +126,9 @@ def test_a_removed_message_is_as_if_never_said(entries, data):
     left = [one for row, one in enumerate(entries) if row not in gone]
     anew = index_of([*left, later])
     kept = [row for row in places if row not in gone] + [len(entries)]
-    for text in ("cat dog", "猫 museum", "beach"):
-        scores = index.scores(text)
-        assert scores[kept] == pytest.approx(anew.scores(text), abs=1e-5)
+    for text, smoothing in itertools.product(("cat dog", "猫 museum", "beach"), SMOOTHINGS):
+        scores = index.scores(text, smoothing)
+        assert scores[kept] == pytest.approx(anew.scores(text, smoothing), abs=1e-5)
         assert not scores[gone].any()
 
 
@@ -132,6 +144,14 @@ def test_an_answer_borrows_the_words_of_its_question():
         "museum"
     )
     assert scores[0] > scores[1] > scores[2] > 0
+
+
+def test_a_long_reply_lends_no_more_than_its_share():
+    reply = " ".join(["museum", *["word"] * 199])
+    index = index_of(said("Fine.", reply, "Fine."))
+    assert index.scores("museum", DAMPED)[0] < index.scores("museum", NEAR)[0] / 2
+    one = Smoothing(earlier=0.8, later=0.8, reach=8, max_lent=50)
+    assert one.lent(np.array([200.0, 20.0])).tolist() == [50.0, 20.0]
 
 
 def test_nothing_is_borrowed_over_a_pause_or_from_a_branch_beside():
