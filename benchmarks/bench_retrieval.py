@@ -15,6 +15,10 @@ window, half of it for the tier: evidence counts wherever it is shown. ``speed``
 10,000 turns: a search without embedding the question takes at most twice the time to embed it, a
 message more in the index at most 5 ms.
 
+A file in the form of RealMem (`realmem.py`) has users who work with an assistant over months: there
+the question is the next turn, and what was said before its session may be searched. Good figures by
+words alone are .40, .50, .61 and .71.
+
     python benchmarks/bench_retrieval.py --data FILE [--quick] [--vectors FOLDER]
 """
 
@@ -25,10 +29,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from locomo import CATEGORIES, Question, Talk, as_self, read_talks
+from locomo import as_self, read_talks
+from realmem import is_realmem, read_users
 from report import print_json
 from searching import WAYS, Remembering, Searcher, searcher_of
 from speed import measure_speed
+from talks import Question, Talk
 
 from agentmem import Budget, Hit
 from agentmem.context import Assembler, BranchView, group_turns
@@ -54,56 +60,32 @@ TOKENS_PER_HIT = 16
 WINDOW = 120
 """Newest messages that a whole prompt may show: more than fit into 4,096 tokens."""
 
-Found = dict[int, list[tuple[int, float]]]
-"""By budget the category of each question, and the share of its evidence that was shown."""
+Found = dict[int, list[tuple[str, float]]]
+"""By budget the kind of each question, and the share of its evidence that was shown."""
 
 
 def main() -> None:
     """Measure, print tables, then one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="a file in LoCoMo's format")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="a file in the format of LoCoMo or RealMem"
+    )
     parser.add_argument("--quick", action="store_true", help="the first conversation only")
     parser.add_argument("--vectors", type=Path, help="a folder that keeps vectors for the next run")
     options = parser.parse_args()
     number = 1 if options.quick else None
-    talks = read_talks(options.data)[:number]
-    plain = read_talks(options.data, named=False)[:number]
     embedder: Any = SentenceEmbedder.load()
-    speed = measure_speed(embedder)
+    is_log = is_realmem(options.data)
+    speed = {} if is_log else measure_speed(embedder)
     if options.vectors is not None:
         embedder = Remembering(embedder, options.vectors)
-    searchers = [searcher_of(talk, embedder) for talk in talks]
-    without_names = [searcher_of(talk, embedder) for talk in plain]
     with LocalModel.load() as model:
         bench = Bench(model.counter)
-        found = {way: bench.tier(talks, searchers, way) for way in WAYS}
-        roles = {way: bench.tier(plain, without_names, way) for way in WAYS[:2]}
-        selves = [as_self(talk) for talk in plain]
-        asked = {way: bench.tier(selves, without_names, way) for way in WAYS[:2]}
-        whole, share = bench.whole(talks, searchers)
-    figures = {way: _figures(one) for way, one in found.items()}
-    for way, one in found.items():
-        _print_table(way, one)
-    for way, one in roles.items():
-        _print_table(f"{way}, roles for names", one)
-    for way, one in asked.items():
-        _print_table(f"{way}, roles for names, I and you in the question", one)
-    _print_table(f"whole prompt, {share:.0%} of it the window", whole)
-    by_talk = _by_talk(talks, found["hybrid"][2048])
-    print("hybrid at 2048 by conversation:", by_talk)
-    print("speed:", speed)
-    print_json(
-        figures
-        | {
-            "roles": {way: _figures(one) for way, one in roles.items()},
-            "asked": {way: _figures(one) for way, one in asked.items()},
-            "roles_loss": {way: _loss(found[way], one) for way, one in roles.items()},
-            "whole": _figures(whole) | {"window_share": round(share, 3)},
-            "categories": {way: _categories(one) for way, one in found.items()},
-            "conversations": by_talk,
-            "speed": speed,
-        }
-    )
+        if is_log:
+            figures = bench.log(read_users(options.data)[:number], embedder)
+        else:
+            figures = bench.conversations(options.data, number, embedder)
+    print_json(figures | {"speed": speed} if speed else figures)
 
 
 class Bench:
@@ -112,18 +94,58 @@ class Bench:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
+    def log(self, users: Sequence[Talk], embedder: Any) -> dict[str, Any]:
+        """Measure logs of users and an assistant."""
+        searchers = [searcher_of(user, embedder) for user in users]
+        found = {way: self.tier(users, searchers, way) for way in WAYS}
+        for way, one in found.items():
+            _print_table(way, one)
+        by_user = _by_talk(users, found["hybrid"][2048])
+        print("hybrid at 2048 by user:", by_user)
+        figures: dict[str, Any] = {way: _figures(one) for way, one in found.items()}
+        kinds = {way: _kinds(one) for way, one in found.items()}
+        return figures | {"kinds": kinds, "users": by_user}
+
+    def conversations(self, data: Path, number: int | None, embedder: Any) -> dict[str, Any]:
+        """Measure conversations of two people, with their names and without."""
+        talks, plain = (read_talks(data, named=named)[:number] for named in (True, False))
+        searchers = [searcher_of(talk, embedder) for talk in talks]
+        without_names = [searcher_of(talk, embedder) for talk in plain]
+        found = {way: self.tier(talks, searchers, way) for way in WAYS}
+        roles = {way: self.tier(plain, without_names, way) for way in WAYS[:2]}
+        selves = [as_self(talk) for talk in plain]
+        asked = {way: self.tier(selves, without_names, way) for way in WAYS[:2]}
+        whole, share = self.whole(talks, searchers)
+        for way, one in found.items():
+            _print_table(way, one)
+        for way, one in roles.items():
+            _print_table(f"{way}, roles for names", one)
+        for way, one in asked.items():
+            _print_table(f"{way}, roles for names, I and you in the question", one)
+        _print_table(f"whole prompt, {share:.0%} of it the window", whole)
+        by_talk = _by_talk(talks, found["hybrid"][2048])
+        print("hybrid at 2048 by conversation:", by_talk)
+        return {way: _figures(one) for way, one in found.items()} | {
+            "roles": {way: _figures(one) for way, one in roles.items()},
+            "asked": {way: _figures(one) for way, one in asked.items()},
+            "roles_loss": {way: _loss(found[way], one) for way, one in roles.items()},
+            "whole": _figures(whole) | {"window_share": round(share, 3)},
+            "kinds": {way: _kinds(one) for way, one in found.items()},
+            "conversations": by_talk,
+        }
+
     def tier(self, talks: Sequence[Talk], searchers: Sequence[Searcher], way: str) -> Found:
         """Look for evidence in the retrieved tier alone."""
         found: Found = {budget: [] for budget in BUDGETS}
         for talk, searcher in zip(talks, searchers, strict=True):
             for question in talk.questions:
-                hits = searcher.search(question.text, way)
+                hits = searcher.search(question, way)
                 for budget in BUDGETS:
-                    limits = Budget(context=2 * budget + 512, reply=1, summary=0, retrieved=budget)
+                    limits = Budget(context=2 * budget + 2048, reply=1, summary=0, retrieved=budget)
                     wanted = hits[: budget // TOKENS_PER_HIT]
                     prompt = self._ask(talk, question, wanted, limits, ())
                     assert prompt.tokens_by_tier.get(Tier.RETRIEVED, 0) <= budget, "over the budget"
-                    found[budget].append((question.category, _share(question, prompt)))
+                    found[budget].append((question.kind, _share(question, prompt)))
         return found
 
     def whole(self, talks: Sequence[Talk], searchers: Sequence[Searcher]) -> tuple[Found, float]:
@@ -132,13 +154,13 @@ class Bench:
         shares: list[float] = []
         for talk, searcher in zip(talks, searchers, strict=True):
             for question in talk.questions:
-                hits = searcher.search(question.text, "hybrid")
+                hits = searcher.search(question, "hybrid")
                 for budget in BUDGETS:
                     limits = Budget(context=budget + 1, reply=1, summary=0, retrieved=0.5)
                     window = talk.messages[-WINDOW:]
                     wanted = hits[: WINDOW + budget // 2 // TOKENS_PER_HIT]
                     prompt = self._ask(talk, question, wanted, limits, window)
-                    found[budget].append((question.category, _share(question, prompt)))
+                    found[budget].append((question.kind, _share(question, prompt)))
                     shares.append(prompt.tokens_by_tier.get(Tier.RECENT, 0) / prompt.num_tokens)
         return found, statistics.mean(shares)
 
@@ -192,12 +214,12 @@ def _means(shares: Iterable[float]) -> dict[str, float]:
     }
 
 
-def _categories(found: Found) -> dict[str, dict[str, dict[str, float]]]:
-    """Give the figures apart for each category and budget."""
+def _kinds(found: Found) -> dict[str, dict[str, dict[str, float]]]:
+    """Give the figures apart for each kind of question and budget."""
     apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for budget, shares in found.items():
-        for category, share in shares:
-            apart[CATEGORIES[category]][str(budget)].append(share)
+        for kind, share in shares:
+            apart[kind][str(budget)].append(share)
     return {
         name: {budget: _means(shares) for budget, shares in sorted(of.items(), key=_number)}
         for name, of in sorted(apart.items())
@@ -208,7 +230,7 @@ def _number(item: tuple[str, Any]) -> int:
     return int(item[0])
 
 
-def _by_talk(talks: Sequence[Talk], shares: Sequence[tuple[int, float]]) -> dict[str, float]:
+def _by_talk(talks: Sequence[Talk], shares: Sequence[tuple[str, float]]) -> dict[str, float]:
     by_talk, begin = {}, 0
     for talk in talks:
         end = begin + len(talk.questions)
@@ -224,7 +246,7 @@ def _loss(named: Found, roles: Found) -> dict[str, float]:
 
 def _print_table(title: str, found: Found) -> None:
     print(f"\n{title}\n{'recall / recall_all':>20}" + "".join(f"{budget:>16}" for budget in found))
-    rows: Mapping[str, Any] = {"all": _figures(found)} | _categories(found)
+    rows: Mapping[str, Any] = {"all": _figures(found)} | _kinds(found)
     for name, row in rows.items():
         cells = (f"{one['recall']:.4f} / {one['recall_all']:.4f}" for one in row.values())
         print(f"{name:>20}" + "".join(f"{cell:>18}"[-16:] for cell in cells))

@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from talks import Question, Talk
 
 from agentmem.types import (
     BranchId,
@@ -20,27 +22,8 @@ from agentmem.types import (
     TextPart,
 )
 
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop"}
-"""Category 5 asks what was never said."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A question, and the positions of the turns that answer it."""
-
-    text: str
-    category: int
-    evidence: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
-    """A conversation as one branch, and what is asked about it."""
-
-    name: str
-    speakers: tuple[str, str]
-    messages: tuple[StoredMessage, ...]
-    questions: tuple[Question, ...]
+_KINDS = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop"}
+"""By category; category 5 asks what was never said."""
 
 
 def read_talks(path: Path, *, named: bool = True) -> list[Talk]:
@@ -140,8 +123,7 @@ def _questions(asked: Sequence[dict[str, Any]], positions: dict[str, int]) -> li
     for one in asked:
         named = re.findall(r"D\d+:\d+", " ".join(map(str, one.get("evidence") or ())))
         evidence = frozenset(positions[turn] for turn in named if turn in positions)
-        if one["category"] in CATEGORIES and evidence:
-            found.append(
-                Question(text=one["question"], category=one["category"], evidence=evidence)
-            )
+        if (kind := _KINDS.get(one["category"])) and evidence:
+            text, until = one["question"], len(positions)
+            found.append(Question(text=text, kind=kind, evidence=evidence, until=until))
     return found

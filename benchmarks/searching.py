@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from locomo import Talk
+from talks import Question, Talk
 
 from agentmem.protocols import Domain, Hit, Query
 from agentmem.retrieval.dense.chunks import chunks_of
@@ -23,31 +23,38 @@ LIMIT = 512
 
 
 class Searcher:
-    """One conversation, indexed."""
+    """One conversation, indexed as far as it had gone when something was asked."""
 
     def __init__(self, messages: Sequence[StoredMessage], embedder: Embedder) -> None:
         self._messages = messages
         self._embedder = embedder
-        entries = entries_of(messages)
+        self._entries = entries_of(messages)
         self.message_table = MessageTable()
         self.lexical = LexicalIndex()
-        self.lexical.add(entries, self.message_table.add(entries))
-        self._vectors, self._rows = _embed(entries, embedder)
+        self._vectors, self._rows = _embed(self._entries, embedder)
 
-    def search(self, text: str, way: str) -> list[Hit]:
-        """Find what fits *text*, best first."""
+    def search(self, question: Question, way: str) -> list[Hit]:
+        """Find what fits *question*, best first."""
+        self._grow(question.until)
         if way == "recent":
-            return [Hit(stored=stored, score=stored.position) for stored in self._messages[::-1]]
+            said = self._messages[question.until - 1 :: -1]
+            return [Hit(stored=stored, score=stored.position) for stored in said]
         if way == "dense":
-            dense = self._dense(text)
+            dense = self._dense(question.text)
             best = np.argsort(-dense, kind="stable")[:LIMIT]
             return [Hit(stored=self._messages[row], score=float(dense[row])) for row in best]
-        dense_scores = self._dense(text) if way == "hybrid" else None
-        mode = ranking_mode(text, self.message_table)
-        scores = mode.scores(self.lexical, text)
-        fusion = Fusion(priors=mode.priors)
-        ranking = rank(self.message_table, scores, dense_scores, query(text), fusion)
-        return self.hits(ranking)
+        dense_scores = self._dense(question.text) if way == "hybrid" else None
+        mode = ranking_mode(question.text, self.message_table)
+        scores = mode.scores(self.lexical, question.text)
+        asked, fusion = query(question.text), Fusion(priors=mode.priors)
+        return self.hits(rank(self.message_table, scores, dense_scores, asked, fusion))
+
+    def _grow(self, until: int) -> None:
+        if until < len(self.message_table):
+            # Asked from the beginning again, in another way.
+            self.message_table, self.lexical = MessageTable(), LexicalIndex()
+        entries = self._entries[len(self.message_table) : until]
+        self.lexical.add(entries, self.message_table.add(entries))
 
     def hits(self, ranking: Ranking) -> list[Hit]:
         """Give the messages of a ranking."""
@@ -62,9 +69,10 @@ class Searcher:
 
     def _dense(self, text: str) -> Float32s:
         bare = dense_query(text, self.message_table.names_in(text))
-        similar = self._vectors @ self._embedder.embed_query(bare)
+        num_vectors = int(np.searchsorted(self._rows, len(self.message_table)))
+        similar = self._vectors[:num_vectors] @ self._embedder.embed_query(bare)
         best = np.full(len(self.message_table), -np.inf, np.float32)
-        np.maximum.at(best, self._rows, similar)
+        np.maximum.at(best, self._rows[:num_vectors], similar)
         return best
 
 

@@ -64,7 +64,7 @@ _FADES_AFTER: Final = 20.0
 """Sittings after which the part of recency that is left is 1 / e."""
 
 LOOK_BACK: Final = LogPriors(user=2.0, price=1.0)
-"""For a question about what was said."""
+"""For a question about the past."""
 
 NEXT_TURN: Final = LogPriors(user=1.5, price=1.5, recency=2.0, opening=1.0)
 """For an ordinary turn of the talk, as "yes, the second one, and book it"."""

@@ -7,7 +7,7 @@ in place of 10 it is -.013; and it does not care how the scores of an embedder a
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,9 +85,7 @@ def rank(
         fusion: how the lists become one.
     """
     rows = _visible_rows(message_table, query)
-    boosts = _boosts(query.text, message_table, fusion.boosts)[rows]
-    if fusion.priors is not None:
-        boosts += fusion.priors.of_rows(message_table, rows)
+    boosts = _boosts(query.text, message_table, fusion, rows)
     by_words = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
     place = _places(by_words + boosts, is_silent=~is_candidate)
@@ -185,12 +183,12 @@ def _visible_rows(message_table: MessageTable, query: Query) -> Int64s:
     return rows[np.argsort(message_ids)] if (np.diff(message_ids) < 0).any() else rows
 
 
-def _boosts(text: str, message_table: MessageTable, boosts: Sequence[QueryBoost]) -> Float64s:
-    total = np.zeros(len(message_table))
-    for boost in boosts:
+def _boosts(text: str, message_table: MessageTable, fusion: Fusion, rows: Int64s) -> Float64s:
+    total = np.zeros(len(rows))
+    for boost in fusion.boosts:
         if (one := boost.of_rows(text, message_table)) is not None:
-            total += one
-    return total
+            total += one[rows]
+    return total if fusion.priors is None else total + fusion.priors.of_rows(message_table, rows)
 
 
 def _cheapness(sizes: Int64s) -> Float64s:
