@@ -58,6 +58,7 @@ dist: setup
 	cd $(EMPTY) && bin/agentmem --version
 	cd $(EMPTY) && bin/agentmem db upgrade --database sqlite:///wheel.db
 	cd $(EMPTY) && bin/agentmem health --database sqlite:///wheel.db
+	cd $(EMPTY) && bin/agentmem demo
 
 docs: setup
 	rm -rf build/docs

@@ -57,7 +57,7 @@ def test_the_wheel_holds_all_that_is_needed_and_nothing_else(wheel):
         f"agentmem/{path.relative_to(ROOT).as_posix()}"
         for path in (ROOT / "migrations").rglob("*.py")
     }
-    assert migrations | {"agentmem/py.typed", "agentmem/cli/data/travel.json"} <= names
+    assert migrations | {"agentmem/py.typed"} <= names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     tops = {name.split("/")[0] for name in names}
     assert [top for top in tops if not top.startswith("agentmem")] == []

@@ -8,6 +8,8 @@ import typer
 from rich.console import Console
 
 from agentmem.cli.admin import Yes, delete, export, health, import_, pins, purge, users
+from agentmem.cli.demo import run_demo
+from agentmem.cli.demo_model import demo_model
 from agentmem.cli.opening import open_to_read
 from agentmem.cli.options import (
     Database,
@@ -82,19 +84,29 @@ def _options(
 
 
 @app.command()
-def demo(
+def demo(  # noqa: PLR0913 - one option each
     database: Database = "sqlite:///agentmem-demo.db",
-    model: ModelName = _DEFAULT_MODEL,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="A hub name, a folder, a .gguf file, a server's, or scripted."
+        ),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of an OpenAI-compatible server, up to /v1.")
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a trip with the real model, and account for every token of it."""
-    from agentmem.cli.demo import run_demo  # noqa: PLC0415 - loads torch, which takes seconds
-
+    """Play a travel agent, and show what was pinned, left, recalled and reused."""
     config = InferenceConfig(device=device, dtype=dtype)
-    replies = run_demo(beside(as_json=as_json), database, model, config)
+    console = beside(as_json=as_json)
+    # The database first: a typo in a URL is reported before a model is loaded.
+    Memory.open(database).close()
+    with demo_model(console, model, server, config) as (found, remark):
+        replies = run_demo(console, database, found, remark)
     if as_json:
         json_value(replies)
 

@@ -1,161 +1,210 @@
-"""The main job, end to end: a travel agent on a real model over a database on disk."""
+"""A story of one screen: what a memory pins, leaves out, recalls and reuses, with the evidence."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.table import Table
 
-from agentmem.cli.loading import load_model
-from agentmem.cli.script import Ask, Delegate, Restart, Script, travel
-from agentmem.cli.tables import destinations, plain, reply_line, shorten
-from agentmem.config import Budget, InferenceConfig, Sampling
+from agentmem.cli import story
+from agentmem.cli.story import Turn
+from agentmem.cli.tables import plain, shorten
+from agentmem.config import Budget, Sampling
 from agentmem.errors import SessionNotFoundError
-from agentmem.inference import KVUsage, LocalModel
-from agentmem.memory import Conversation, Memory, Session
-from agentmem.types import Pin, Reply, TruncationRecord
+from agentmem.memory import Memory, Session, Subtask
+from agentmem.protocols import LanguageModel, Retriever
+from agentmem.types import (
+    Message,
+    Reply,
+    Role,
+    TextPart,
+    Tier,
+    ToolCall,
+    TruncationReason,
+    TruncationRecord,
+)
 
-BUDGET = Budget(context=1536, reply=32)
-"""Small enough that a conversation of some 7,000 tokens slides the window several times."""
+_REPLY = 24
+_WIDTH = 88
 
-SAMPLING = Sampling(max_tokens=24, temperature=0.4, top_p=0.9, seed=4417)
-"""Seeded, so that each run says the same; greedy, so small a model soon repeats itself."""
+SAMPLING = Sampling(max_tokens=_REPLY)
+
+_SHARE = 0.95
+"""Of the story's tokens the window holds this much, so that it is full before the end."""
 
 
 @dataclass(slots=True)
 class Play:
-    """One run of the script, and what it has seen so far."""
+    """One run of the story, and what it has seen so far."""
 
     console: Console
     database: str
-    model: LocalModel
-    script: Script
+    model: LanguageModel
+    budget: Budget
     key: str
     replies: list[Reply] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        self._tell(
-            f"{self.model.name} plays a travel agent. It is a very small model: judge how each "
-            "prompt is made and accounted for, not the advice."
-        )
         memory = self._open()
         try:
             session = memory.session(self.key)
-            for key, text in self.script.pins:
+            for key, text in story.PINS:
                 session.pin(key, text)
-            for step in self.script.steps:
-                if isinstance(step, Restart):
-                    before = session.assemble().prompt_hash
-                    memory.close()
-                    memory = self._open()
-                    session = memory.find(self.key)
-                    self._tell_restart(before, session)
-                elif isinstance(step, Delegate):
-                    self._delegate(session, step)
-                else:
-                    self._ask(session, step)
-            self._sum_up(session)
+                self._say("pin", f"{key}: {text}")
+            for turn in story.BEFORE:
+                self._ask(session, turn)
+            self._delegate(session)
+            for turn in story.AFTER:
+                self._ask(session, turn)
+            before = session.assemble().prompt_hash
+            memory.close()
+            memory = self._open()
+            session = memory.find(self.key)
+            same = session.assemble().prompt_hash == before
+            self._ask(session, story.LAST)
+            self._sum_up(session, is_same=same)
         finally:
             memory.close()
 
-    def _tell(self, line: str, *, style: str = "") -> None:
-        self.console.print(plain(line), style=style, soft_wrap=True)
-
     def _open(self) -> Memory:
-        return Memory.open(self.database, model=self.model, budget=BUDGET)
-
-    def _tell_restart(self, before: str, session: Session) -> None:
-        same = "the same bytes" if session.assemble().prompt_hash == before else "OTHER BYTES"
-        self._tell(f"-- restart: the database was closed and opened again; the prompt is {same}")
-
-    def _ask(self, conversation: Conversation, ask: Ask) -> None:
-        number = len(self.replies) + 1
-        self._tell(f"{number:>3} user: {shorten(ask.user)}", style="bold")
-        if ask.calls:
-            conversation.append("user", ask.user)
-            conversation.append("assistant", tool_calls=ask.calls)
-            for call, result in zip(ask.calls, ask.results, strict=True):
-                conversation.append("tool", result, tool_call_id=call.id, name=call.name)
-                self._tell(f"    tool {call.name}: {shorten(result)}")
-            reply = conversation.reply(sampling=SAMPLING)
-        else:
-            reply = conversation.reply(ask.user, sampling=SAMPLING)
-        self.replies.append(reply)
-        self._tell(f"    agent: {shorten(reply.text)}")
-        self._tell(f"    {reply_line(reply)}", style="dim")
-
-    def _delegate(self, session: Session, step: Delegate) -> None:
-        self._tell(f"-- subtask {step.name!r}, inherits {step.inherit}")
-        with session.subtask(step.name, inherit=step.inherit) as task:
-            for ask in step.steps:
-                self._ask(task, ask)
-            task.promote(step.promote)
-            during = self.model.kv_usage()
-        freed = during.cached - self.model.kv_usage().cached
-        self._tell(f"-- handed back: {step.promote} ({freed} KV blocks of scratch are free again)")
-
-    def _sum_up(self, session: Session) -> None:
-        branches = [session.history(branch.id) for branch in session.branches()]
-        records = [record for branch in branches for record in branch.truncations()]
-        problems = [problem for branch in branches for problem in branch.check()]
-        num_assemblies = sum(len(branch.assemblies()) for branch in branches)
-        table = Table(title=f"session {self.key} in {self.database}", show_header=False)
-        for name, value in self._totals(records):
-            table.add_row(name, value)
-        table.add_row(
-            "each message shown or on record",
-            f"in all {num_assemblies} logged prompts" if not problems else f"NO: {problems}",
+        return Memory.open(
+            self.database, model=self.model, retriever=_retriever(), budget=self.budget
         )
-        last = self.replies[-1].prompt
-        for pin in session.pins():
-            table.add_row(f"pin {pin.key!r} in the last prompt", self._proof(pin, last.token_ids))
-        table.add_row("KV blocks", kv_line(self.model.kv_usage()))
+
+    def _say(self, who: str, text: str, aside: str = "", *, style: str = "") -> None:
+        line = f"{who:>7}  {shorten(text, _WIDTH - len(aside)):<{_WIDTH - len(aside)}} {aside}"
+        self.console.print(plain(line.rstrip()), style=style, soft_wrap=True)
+
+    def _ask(self, talk: Session | Subtask, turn: Turn) -> Reply:
+        if turn.call is None:
+            self._say("user", turn.user, style="bold")
+            reply = talk.reply(turn.user, sampling=SAMPLING)
+        else:
+            name, arguments = turn.call
+            self._say("user", turn.user, f"-> {name}", style="bold")
+            call = ToolCall(id=f"call-{len(self.replies)}", name=name, arguments=arguments)
+            talk.append("user", turn.user)
+            talk.append("assistant", tool_calls=[call])
+            talk.append("tool", turn.result, tool_call_id=call.id, name=name)
+            reply = talk.reply(sampling=SAMPLING)
+        self.replies.append(reply)
+        usage = reply.usage
+        numbers = f"[{usage.prompt_tokens} tokens, {usage.cached_tokens} reused]"
+        self._say("agent", reply.text or "(no answer)", numbers)
+        left = _left_window(reply.prompt.truncations)
+        if left:
+            self._say("", f"{left} left the window", style="dim")
+        return reply
+
+    def _delegate(self, session: Session) -> None:
+        with session.subtask("compare hotels", inherit="all") as task:
+            replies = [self._ask(task, turn) for turn in story.SUBTASK]
+            task.promote(story.PROMOTED)
+        self._say("subtask", f"handed back: {story.PROMOTED}", style="bold")
+        usage = replies[0].usage
+        shared = (
+            f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens shared with its parent"
+        )
+        self.notes.append(("subtask", f"{shared}; 1 message came back"))
+
+    def _sum_up(self, session: Session, *, is_same: bool) -> None:
+        prompts = [reply.prompt for reply in self.replies]
+        pins = [text for _, text in story.PINS]
+        held = sum(all(pin in prompt.text for pin in pins) for prompt in prompts)
+        logs = [session.history(branch.id) for branch in session.branches()]
+        problems = [problem for log in logs for problem in log.check()]
+        num_logged = sum(len(log.assemblies()) for log in logs)
+        table = Table(show_header=False, title=f"session {self.key} in {self.database}")
+        for name, value in (
+            ("pinned", f"{len(pins)} pins, byte for byte in {held} of {len(prompts)} prompts"),
+            ("left", _left(session)),
+            ("recalled", _recalled(session, self.replies[-1])),
+            ("reused", _reused(self.replies)),
+            *self.notes,
+            ("reopened", f"the prompt is {'the same bytes' if is_same else 'OTHER BYTES'}"),
+            (
+                "accounted",
+                f"NO: {problems}"
+                if problems
+                else f"each message is shown or on record, in all {num_logged} logged prompts",
+            ),
+        ):
+            table.add_row(name, plain(value))
         self.console.print(table)
 
-    def _totals(self, records: list[TruncationRecord]) -> list[tuple[str, str]]:
-        usages = [reply.usage for reply in self.replies]
-        prompt = sum(usage.prompt_tokens for usage in usages)
-        reused = sum(usage.cached_tokens for usage in usages)
-        return [
-            ("replies", str(len(usages))),
-            ("prompt tokens in all", f"{prompt:,}"),
-            ("  computed", f"{prompt - reused:,}"),
-            ("  reused from the KV cache", f"{reused:,} ({reused / prompt:.0%})"),
-            ("truncation records, main and subtasks", f"{len(records)}: {destinations(records)}"),
-        ]
 
-    def _proof(self, pin: Pin, token_ids: tuple[int, ...]) -> str:
-        """Look for the pin in what the model was really given: the ids, decoded."""
-        text = self.model.counter.decode(token_ids)
-        at = text.encode().find(pin.text.encode())
-        size = len(pin.text.encode())
-        return "MISSING" if at < 0 else f"byte for byte, bytes {at} to {at + size}"
+def _left_window(records: Iterable[TruncationRecord]) -> str:
+    """Return in words which messages left the window by *records*; empty if none did."""
+    left = [
+        record
+        for record in records
+        if record.reason is TruncationReason.WINDOW and record.tier is Tier.RECENT
+    ]
+    first = min((record.first for record in left), default=0)
+    return f"messages {first} to {max(record.last for record in left)}" if left else ""
 
 
-def kv_line(usage: KVUsage) -> str:
-    """Return the account of the KV pool."""
+def _left(session: Session) -> str:
+    left = _left_window(session.truncations())
+    if not left:
+        return "nothing: the window was never full"
+    summary = "a summary stands for them, and " if session.summaries() else ""
+    return f"{left} left the window: {summary}the store has them in full"
+
+
+def _recalled(session: Session, last: Reply) -> str:
+    if _retriever() is None:
+        return "nothing: recall needs numpy and PyStemmer (the extra `retrieval`)"
+    for position in (hit.position for hit in last.prompt.recalled):
+        if position is None:
+            continue
+        text = session.messages(position, position)[0].message.text
+        if story.FACT in text:
+            is_used = "in the answer" if story.FACT in last.text else "not in the answer"
+            return f"message {position}, {shorten(text, 44)!r}; {story.FACT} is {is_used}"
+    return f"{len(last.prompt.recalled)} messages, without the one that was asked for"
+
+
+def _reused(replies: list[Reply]) -> str:
+    prompt = sum(reply.usage.prompt_tokens for reply in replies)
+    reused = sum(reply.usage.cached_tokens for reply in replies)
     return (
-        f"{usage.free} free + {usage.cached} cached + {usage.in_use} in use = {usage.total} "
-        f"of {usage.block_size} tokens"
+        f"{reused:,} of {prompt:,} prompt tokens ({reused / prompt:.0%}) came from the prefix cache"
     )
 
 
-def run_demo(console: Console, database: str, name: str, config: InferenceConfig) -> list[Reply]:
+def _retriever() -> Retriever | None:
+    """Return a retriever by words alone, which loads no model; None where it is not installed."""
+    if find_spec("numpy") is None or find_spec("Stemmer") is None:
+        return None
+    from agentmem.retrieval import HybridRetriever  # noqa: PLC0415 - an extra
+
+    return HybridRetriever()
+
+
+def run_demo(console: Console, database: str, model: LanguageModel, remark: str) -> list[Reply]:
     """
-    Play the travel agent's conversation into *database*, and return its replies.
+    Play the story into *database*, after a *remark* about the model, and return its replies.
 
     Raises:
-        AgentMemError: the database or the model cannot be opened.
+        AgentMemError: the database cannot be opened, or the model fails.
     """
-    script = travel()
     with Memory.open(database) as memory:
-        key = _unused_key(memory, script.session)
-    model = load_model(console, name, config)
-    play = Play(console=console, database=database, model=model, script=script, key=key)
-    try:
-        play.run()
-    finally:
-        model.close()
+        key = _unused_key(memory, "lisbon-trip")
+    budget = _budget(model)
+    console.print(plain(f"A travel agent with a window of {budget.context} tokens. {remark}"))
+    play = Play(console=console, database=database, model=model, budget=budget, key=key)
+    play.run()
     return play.replies
+
+
+def _budget(model: LanguageModel) -> Budget:
+    """Return a budget that the story does not fit into, as this model counts."""
+    said = [Message(role=Role.USER, parts=(TextPart(text=text),)) for text in story.texts()]
+    whole = sum(model.counter.count(message) for message in said)
+    return Budget(context=int(_SHARE * whole) + _REPLY, reply=_REPLY, summary=64, retrieved=64)
 
 
 def _unused_key(memory: Memory, wanted: str) -> str:

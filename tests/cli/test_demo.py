@@ -1,26 +1,127 @@
+"""The demo: with a script, on the real model, and on a server of the OpenAI protocol."""
+
+import io
+import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from rich.console import Console
 
+from agentmem.cli import story
+from agentmem.cli.demo import run_demo
 from tests.cli.test_app import agentmem
 
 
-@pytest.mark.model
-@pytest.mark.timeout(600)
-def test_the_demo_plays_to_its_end_and_its_account_balances(tmp_path):
-    url = f"sqlite:///{tmp_path / 'demo.db'}"
+def demo(tmp_path, *options):
+    return agentmem("demo", "--database", f"sqlite:///{tmp_path / 'demo.db'}", *options)
 
-    done = agentmem("demo", "--database", url)
+
+def row(name, said):
+    return re.search(rf"│ {name} +│ (.+?) +│", said)[1]
+
+
+def assert_memory_is_right(said):
+    assert row("pinned", said) == "2 pins, byte for byte in 8 of 8 prompts"
+    assert re.match(r"messages 1 to \d+ left the window", row("left", said))
+    assert story.FACT in row("recalled", said)
+    assert int(re.match(r"[\d,]+", row("reused", said))[0].replace(",", "")) >= 0
+    assert row("reopened", said) == "the prompt is the same bytes"
+    assert re.match(r"each message is shown or on record, in all \d+ ", row("accounted", said))
+
+
+def test_the_scripted_demo_is_one_screen_and_its_memory_is_right(tmp_path):
+    done = demo(tmp_path, "--model", "scripted")
 
     assert done.returncode == 0, done.stderr
-    said = done.stdout
-    assert "the prompt is the same bytes" in said
-    assert len(re.findall(r"handed back: .*[1-9]\d* KV blocks of scratch", said)) == 2
-    assert re.search(r"each message shown or on record +│ in all \d+ logged prompts", said)
-    assert len(re.findall(r"pin '\w+' in the last prompt +│ byte for byte", said)) == 2
-    assert len(re.findall(r"truncations [1-9]", said)) >= 4
-    free, cached, in_use, total = map(
-        int, re.search(r"(\d+) free \+ (\d+) cached \+ (\d+) in use = (\d+)", said).groups()
-    )
-    assert free + cached + in_use == total
-    assert in_use == 0
+    assert_memory_is_right(done.stdout)
+    assert row("recalled", done.stdout).endswith("4417 is in the answer")
+    assert len(done.stdout.splitlines()) <= 40
+    assert "--server URL" in done.stdout
+
+
+def test_a_second_demo_is_another_session(tmp_path):
+    demo(tmp_path, "--model", "scripted")
+
+    assert "session lisbon-trip-2" in demo(tmp_path, "--model", "scripted").stdout
+
+
+@pytest.mark.model
+def test_the_demo_plays_on_the_small_model(real_model, tmp_path):
+    console = Console(file=io.StringIO(), width=160)
+
+    replies = run_demo(console, f"sqlite:///{tmp_path / 'demo.db'}", real_model, "A remark.")
+
+    said = console.file.getvalue()
+    assert_memory_is_right(said)
+    assert said.startswith("A travel agent with a window of ")
+    of_subtask = replies[3].usage
+    assert of_subtask.cached_tokens / of_subtask.prompt_tokens > 0.5
+
+
+class Server(BaseHTTPRequestHandler):
+    """An OpenAI-compatible server that repeats the last fact of the prompt."""
+
+    asked = ()
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self._answer("application/json", json.dumps({"data": [{"id": "stub-7b"}]}))
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).asked = (*self.asked, asked)
+        found = "4417" if "4417" in json.dumps(asked["messages"]) else "no code"
+        events = [
+            {"choices": [{"delta": {"content": piece}, "finish_reason": None}]}
+            for piece in ("It is ", found)
+        ]
+        events += [
+            {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 5}}},
+        ]
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        self._answer("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]))
+
+    def _answer(self, kind, text):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+@pytest.fixture
+def server():
+    Server.asked = ()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}/v1"
+        running.shutdown()
+        thread.join()
+
+
+def test_the_demo_plays_on_a_server(tmp_path, server):
+    done = demo(tmp_path, "--server", server)
+
+    assert done.returncode == 0, done.stderr
+    assert_memory_is_right(done.stdout)
+    assert "stub-7b answers" in done.stdout
+    assert row("recalled", done.stdout).endswith("4417 is in the answer")
+    first = Server.asked[0]
+    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+    tools = [m for asked in Server.asked for m in asked["messages"] if m["role"] == "tool"]
+    assert tools
+    assert all(message["tool_call_id"] for message in tools)
+
+
+def test_a_server_that_is_not_there_is_one_line(tmp_path):
+    done = demo(tmp_path, "--server", "http://127.0.0.1:9/v1")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no OpenAI-compatible server answers at")
+    assert len(done.stderr.splitlines()) == 1
