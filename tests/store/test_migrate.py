@@ -14,9 +14,12 @@ from agentmem.protocols import Embedding
 from agentmem.store import Store, alembic_runner, current, downgrade, head, migrate, upgrade
 from agentmem.store.urls import parse_url
 from agentmem.types import DisplayForm, Span, Tier
+from tests import tables as tables_at_once
 from tests.builders import call, say
 from tests.store.processes import ROOT, finish, start
 from tests.store.test_ledger import prompt_of, summary
+
+pytestmark = pytest.mark.usefixtures("every_migration")
 
 OPEN_AND_APPEND = """
 import sys
@@ -58,6 +61,18 @@ def test_migrations_build_exactly_the_tables_in_schema(new_url):
     with engine.begin() as connection:
         command.check(alembic_runner.config(connection))
     engine.dispose()
+
+
+def test_the_sql_that_other_tests_make_their_databases_with_is_that_of_the_migrations(tmp_path):
+    dumps = []
+    for name, move in (("migrated", tables_at_once.migrated), ("at once", tables_at_once.move)):
+        engine = create_engine(f"sqlite:///{tmp_path / name}")
+        with engine.begin() as connection:
+            move(connection, "head", "upgrade")
+            dumps.append(list(connection.connection.driver_connection.iterdump()))
+        engine.dispose()
+
+    assert dumps[0] == dumps[1]
 
 
 def test_the_listed_revisions_are_those_of_the_folder_and_have_one_head():
