@@ -1,10 +1,7 @@
 """The demo: with a script, on the real model, and on a server of the OpenAI protocol."""
 
 import io
-import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from rich.console import Console
@@ -12,6 +9,7 @@ from rich.console import Console
 from agentmem.cli import story
 from agentmem.cli.demo import run_demo
 from tests.cli.test_app import agentmem
+from tests.openai_server import openai_server
 
 
 def demo(tmp_path, *options):
@@ -60,61 +58,17 @@ def test_the_demo_plays_on_the_small_model(real_model, tmp_path):
     assert of_subtask.cached_tokens / of_subtask.prompt_tokens > 0.5
 
 
-class Server(BaseHTTPRequestHandler):
-    """An OpenAI-compatible server that repeats the last fact of the prompt."""
-
-    asked = ()
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        self._answer("application/json", json.dumps({"data": [{"id": "stub-7b"}]}))
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        type(self).asked = (*self.asked, asked)
-        found = "4417" if "4417" in json.dumps(asked["messages"]) else "no code"
-        events = [
-            {"choices": [{"delta": {"content": piece}, "finish_reason": None}]}
-            for piece in ("It is ", found)
-        ]
-        events += [
-            {"choices": [{"delta": {}, "finish_reason": "stop"}]},
-            {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 5}}},
-        ]
-        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
-        self._answer("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]))
-
-    def _answer(self, kind, text):
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(text.encode())))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-
-@pytest.fixture
-def server():
-    Server.asked = ()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}/v1"
-        running.shutdown()
-        thread.join()
-
-
-def test_the_demo_plays_on_a_server(tmp_path, server):
-    done = demo(tmp_path, "--server", server)
+def test_the_demo_plays_on_a_server(tmp_path):
+    with openai_server() as server:
+        done = demo(tmp_path, "--server", server.url)
 
     assert done.returncode == 0, done.stderr
     assert_memory_is_right(done.stdout)
     assert "stub-7b answers" in done.stdout
     assert row("recalled", done.stdout).endswith("4417 is in the answer")
-    first = Server.asked[0]
+    first = server.asked[0]
     assert [message["role"] for message in first["messages"]] == ["system", "user"]
-    tools = [m for asked in Server.asked for m in asked["messages"] if m["role"] == "tool"]
+    tools = [m for asked in server.asked for m in asked["messages"] if m["role"] == "tool"]
     assert tools
     assert all(message["tool_call_id"] for message in tools)
 
