@@ -1,13 +1,9 @@
 """The checker of prompts itself: known bad lists give violations, known good ones none."""
 
-import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
 import legal
+import pytest
 
 from tests.builders import call, result, say
 

@@ -4,47 +4,41 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
-FILES = sorted(
-    path
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text()
     for folder in ("agentmem", "tests", "benchmarks", "migrations")
-    for path in (ROOT / folder).rglob("*.py")
-)
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_has_at_most_500_lines(path):
-    assert len(path.read_text().splitlines()) <= 500
+def test_a_file_has_at_most_500_lines():
+    lines = {name: len(text.splitlines()) for name, text in TEXTS.items()}
+
+    assert {name: number for name, number in lines.items() if number > 500} == {}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_function_has_at_most_50_lines(path):
-    functions = [
-        node
-        for node in ast.walk(ast.parse(path.read_text()))
+def test_a_function_has_at_most_50_lines():
+    lines = {
+        f"{name}:{node.lineno}: {node.name}": node.end_lineno - node.lineno + 1
+        for name, text in TEXTS.items()
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    too_long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for node in functions
-        if node.end_lineno - node.lineno + 1 > 50
-    ]
-    assert too_long == []
+    }
+
+    assert {name: number for name, number in lines.items() if number > 50} == {}
 
 
 OPENINGS = re.compile(r'"""\s*(Give|Tell|Let|Say|Ask)\b')
 WORDS = re.compile(r"\b(whoever|nobody|somebody|gives? way|what was said|it were)\b", re.IGNORECASE)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.is_relative_to(ROOT / "agentmem")],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_texts_use_the_words_of_the_trade(path):
+def test_texts_use_the_words_of_the_trade():
     """Docstrings open as PEP 257 has it ("Return ..."), and have words that a search finds."""
-    text = path.read_text()
-    assert OPENINGS.findall(text) == []
-    assert WORDS.findall(text) == []
+    found = {
+        name: [match.group() for form in (OPENINGS, WORDS) for match in form.finditer(text)]
+        for name, text in TEXTS.items()
+        if name.startswith("agentmem")
+    }
+
+    assert {name: words for name, words in found.items() if words} == {}

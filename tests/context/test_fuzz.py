@@ -1,10 +1,6 @@
 """A small run of the fuzz; `benchmarks/fuzz_context.py` plays ten thousand sessions."""
 
-import sys
 from collections import Counter
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from fuzz_checks import FAULTS
 from fuzz_context import run_session

@@ -1,12 +1,6 @@
 """Each column of each table may be damaged: errors are the package's, and others are unharmed."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
 from corruption_calls import final_calls, hurt_calls, missing, shared_calls
 from corruption_databases import Sqlite, damages
 from corruption_sweep import Sweep

@@ -3,11 +3,10 @@
 import contextlib
 import hashlib
 import sqlite3
-import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
+import integrity_edits as bench
 import pytest
 
 from agentmem import Budget, Memory
@@ -15,10 +14,6 @@ from agentmem.store import downgrade, upgrade
 from agentmem.store.chain import digest
 from agentmem.testing import WordCounter
 from tests.store.conftest import new_postgres_url, postgres  # noqa: F401 - fixtures
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
-import integrity_edits as bench
 
 AGE = timedelta(days=30)
 

@@ -4,17 +4,13 @@ import base64
 import gzip
 import hashlib
 import json
-import sys
 from pathlib import Path
 
+import integrity_edits as bench
 import pytest
 
 from agentmem import Memory
 from agentmem.errors import ConflictError, DamagedFileError, InvalidInputError
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
-import integrity_edits as bench
 
 OLD = Path(__file__).parents[1] / "data" / "v0_1" / "export.jsonl.gz"
 KEY = "a key that is kept elsewhere"

@@ -8,7 +8,7 @@ from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.memory import Memory
 from agentmem.protocols import Hit
 from agentmem.testing import ScriptedModel, WordCounter
-from agentmem.types import Role, ToolCall
+from agentmem.types import Role, ToolCall, TruncationReason
 from tests.builders import words
 
 BUDGET = Budget(context=420, reply=20)
@@ -129,9 +129,29 @@ def test_a_discardable_that_fails_is_told_with_the_message(url):
         talk(url, Policy(discardable=Says(ValueError("x"))))
 
 
-@pytest.mark.parametrize("answer", [None, "yes", 1, [], object()], ids=type)
-def test_a_discardable_may_give_anything_for_yes_and_no(url, answer):
-    talk(url, Policy(discardable=Says(answer)))
+def num_stubs(url, discardable):
+    """Say more than fits, and count the results that a stub stands for."""
+    policy = Policy(discardable=discardable)
+    with Memory.open(url, counter=WordCounter(), budget=BUDGET, policy=policy) as memory:
+        session = memory.session("s")
+        for number in range(15):
+            session.append("user", f"n{number}")
+            session.append("assistant", tool_calls=[ToolCall(id=f"c{number}", name="look")])
+            session.append("tool", words(30), tool_call_id=f"c{number}")
+        prompt = session.assemble()
+        stubbed = [one for one in prompt.truncations if one.reason is TruncationReason.STUBBED]
+        assert len(stubbed) == prompt.text.count("left out")
+        return len(stubbed)
+
+
+@pytest.mark.parametrize("answer", [True, "yes", 1, object()], ids=type)
+def test_a_discardable_may_give_anything_true_to_discard(url, answer):
+    assert num_stubs(url, Says(answer)) > 0
+
+
+@pytest.mark.parametrize("answer", [False, None, "", 0, []], ids=type)
+def test_a_discardable_may_give_anything_false_to_keep(url, answer):
+    assert num_stubs(url, Says(answer)) == 0
 
 
 @pytest.mark.parametrize("hits", [[1], "ab", 5, [None]], ids=repr)

@@ -1,15 +1,10 @@
 """A transcript that is put together from pieces is the one that is rendered as a whole."""
 
 import random
-import sys
 from itertools import pairwise
-from pathlib import Path
-
-import pytest
-
-sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import fuzz_context
+import pytest
 from fuzz_talk import Talk
 
 from agentmem.inference.chat.message_segments import Pieces

@@ -1,15 +1,10 @@
 """Random sessions assembled for a template of each kind."""
 
-import sys
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
-
-import pytest
-
-sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import fuzz_context
+import pytest
 
 from agentmem.inference.chat.tokenizer import ChatTokenizer
 from agentmem.types import common_prefix
