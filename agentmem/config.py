@@ -23,7 +23,7 @@ def _require_ints(settings: object, *names: str) -> None:
         value = getattr(settings, name)
         _require(
             ok=isinstance(value, int) and not isinstance(value, bool),
-            message=f"{name} must be a whole number, got {value!r:.80}",
+            message=f"{name} must be an integer, got {value!r:.80}",
         )
 
 

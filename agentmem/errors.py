@@ -2,35 +2,35 @@
 Every exception of the package, in one tree.
 
     AgentMemError
-    ├── ConfigError (ValueError)             a setting that cannot work
-    ├── InvalidInputError (ValueError)       a value refused at the door; nothing was stored
+    ├── ConfigError (ValueError)             an invalid setting
+    ├── InvalidInputError (ValueError)       an argument failed validation; nothing was stored
     │   ├── InvalidTextError                 NUL or surrogates in a text
     │   ├── TranscriptError                  a message that breaks the order of calls and results
-    │   └── DamagedFileError                 an export that is not what was written
+    │   └── DamagedFileError                 a corrupt export
     ├── StoreError
-    │   ├── DatabaseUrlError (ValueError)    no database can be opened under that URL
+    │   ├── DatabaseUrlError (ValueError)    the URL does not name a usable database
     │   ├── SchemaVersionError               the database is older or newer than this package
-    │   ├── DatabaseBusyError                the lock or connection did not come in time
-    │   ├── ReadOnlyDatabaseError            the database was opened for reading only
+    │   ├── DatabaseBusyError                timeout of a lock or of the connection pool
+    │   ├── ReadOnlyDatabaseError            a write to a read-only database
     │   ├── SessionNotFoundError (LookupError)
     │   ├── PinNotFoundError (LookupError)
-    │   ├── DamagedRowError                  a row of the database cannot be read
-    │   └── ConflictError                    another writer changed the row first
+    │   ├── DamagedRowError                  a corrupt row of the database
+    │   └── ConflictError                    a concurrent writer changed the row first
     ├── ContextOverflowError                 pins and current turn do not fit the budget
     ├── RetrievalError
-    │   ├── VectorError (ValueError)         a vector that cannot be compared with others
-    │   ├── DamagedIndexError                an index file that is not what was written
-    │   ├── IndexFileError (OSError)         an index file that cannot be written or removed
-    │   └── RetrieverClosedError             it was closed; open the memory again
+    │   ├── VectorError (ValueError)         an invalid vector
+    │   ├── DamagedIndexError                a corrupt index file
+    │   ├── IndexFileError (OSError)         an index file cannot be written or removed
+    │   └── RetrieverClosedError             the retriever is closed; open the memory again
     └── InferenceError
-        ├── ModelLoadError                   no model can be loaded from there
+        ├── ModelLoadError                   the model cannot be loaded
         ├── OutOfBlocksError                 the KV pool has too few free blocks right now
         ├── AdmissionError                   the request can never fit this model or its pool
-        ├── QueueFullError                   too many requests wait already
-        └── DeadlineError (TimeoutError)     the request's time was over before it began
+        ├── QueueFullError                   the queue of waiting requests is full
+        └── DeadlineError (TimeoutError)     the request timed out before its first token
 
-Each also inherits the builtin that a stranger would catch. Numbers are attributes; the
-message says what happened, with the numbers, and what to do.
+Each also inherits the builtin exception that a caller would catch. Numbers are attributes; the
+message states the cause, with the numbers, and a remedy.
 """
 
 from collections.abc import Mapping
@@ -41,31 +41,30 @@ E = TypeVar("E", bound="AgentMemError")
 
 class AgentMemError(Exception):
     """
-    Base of every error that this package raises on purpose.
+    Base class of all errors of this package.
 
-    Each can be pickled and copied with its message and attributes, so that it reaches the caller
-    from another process as it was raised.
+    Pickling and copying keep the message and the attributes, so that an error can cross processes.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is made again from its message, which an __init__ with fields does not take.
+        # By default an exception is unpickled from its message, but an __init__ here takes fields.
         return _restored, (type(self), self.args), self.__dict__
 
 
 class ConfigError(AgentMemError, ValueError):
-    """A setting that cannot work, found when it was built."""
+    """An invalid setting, found on construction."""
 
 
 class InvalidInputError(AgentMemError, ValueError):
-    """A value refused before anything was stored."""
+    """An argument failed validation; nothing was stored."""
 
 
 class InvalidTextError(InvalidInputError):
     """
-    A text that not every database can hold: it has a NUL or a surrogate code point.
+    A text that not every database can store: it has a NUL or a surrogate code point.
 
     Attributes:
-        index: where in the text the first such character stands.
+        index: of the first such character.
     """
 
     def __init__(self, what: str, text: str, index: int) -> None:
@@ -74,37 +73,37 @@ class InvalidTextError(InvalidInputError):
         kind = "a NUL character" if code == 0 else "a lone surrogate"
         super().__init__(
             f"{what} has {kind} (U+{code:04X}) at index {index}, which cannot be stored: "
-            "pass it through agentmem.repair_text() first, which puts U+FFFD in its place"
+            "pass it through agentmem.repair_text() first, which replaces it by U+FFFD"
         )
 
 
 class TranscriptError(InvalidInputError):
-    """A message that would break the order of calls and results."""
+    """A message that would break the order of tool calls and results."""
 
 
 class DamagedFileError(InvalidInputError):
-    """An export that was cut, altered, or not written by this package; nothing was imported."""
+    """A corrupt or foreign export: truncated, altered, or of another program; none is imported."""
 
 
 class StoreError(AgentMemError):
-    """The database refused or could not do what was asked; nothing was half done."""
+    """A database operation failed; its transaction was rolled back."""
 
 
 class DatabaseUrlError(StoreError, ValueError):
-    """No database can be opened under that URL."""
+    """The URL does not name a database that can be opened."""
 
 
 class ReadOnlyDatabaseError(StoreError):
-    """Something was to be written in a database that was opened for reading only."""
+    """A write to a database that was opened read-only."""
 
 
 class SchemaVersionError(StoreError):
     """
-    The database is at another schema revision than this package.
+    The schema revision of the database is not that of this package.
 
     Attributes:
-        found: the database's revision, None when its tables were made by something else.
-        expected: the revision that this package writes.
+        found: the database's revision, None where its tables are another program's.
+        expected: the revision of this package.
     """
 
     def __init__(self, message: str, *, found: str | None, expected: str) -> None:
@@ -114,7 +113,7 @@ class SchemaVersionError(StoreError):
 
 
 class DatabaseBusyError(StoreError):
-    """A lock or a connection did not come in time; the operation can be retried as it is."""
+    """A lock or a pooled connection timed out; the operation can be retried unchanged."""
 
 
 class SessionNotFoundError(StoreError, LookupError):
@@ -122,26 +121,26 @@ class SessionNotFoundError(StoreError, LookupError):
 
 
 class PinNotFoundError(StoreError, LookupError):
-    """No pin of that key was ever set in that scope."""
+    """No pin of that key exists in that scope."""
 
 
 class ConflictError(StoreError):
-    """Another writer changed the row first; read again and decide again."""
+    """A concurrent writer changed the row first; read it again and retry."""
 
 
 class DamagedRowError(StoreError):
     """
-    A row of the database cannot be read: it was altered from outside, or the file is damaged.
+    A corrupt row of the database: altered by another program, or the file is damaged.
 
-    A message that cannot be read does not raise this: a stand-in takes its place.
+    A corrupt message does not raise this: it is replaced by a placeholder.
 
     Attributes:
-        table: the kind of row.
-        column: the one that cannot be read, None where it is not known.
-        session: key of the session that it belongs to, as far as it can be told.
-        branch: name of that branch.
+        table: of the row.
+        column: that cannot be read, None where unknown.
+        session: key of its session, where known.
+        branch: name of its branch.
         position: of the message.
-        reason: what is wrong with it.
+        reason: the defect.
     """
 
     def __init__(  # noqa: PLR0913 - the names of a place
@@ -176,12 +175,12 @@ class DamagedRowError(StoreError):
 
 class ContextOverflowError(AgentMemError):
     """
-    The parts that may not be cut do not fit into the budget.
+    The parts that cannot be truncated exceed the budget.
 
     Attributes:
-        tokens_by_tier: what each tier that may not be cut would need.
+        tokens_by_tier: tokens needed by each tier that cannot be truncated.
         context: tokens of the whole window.
-        reply: tokens kept free for the reply.
+        reply: tokens reserved for the reply.
     """
 
     def __init__(self, tokens_by_tier: Mapping[str, int], *, context: int, reply: int) -> None:
@@ -198,36 +197,36 @@ class ContextOverflowError(AgentMemError):
 
 
 class RetrievalError(AgentMemError):
-    """A search of earlier messages failed; the store is as it was."""
+    """A search of earlier messages failed; the store is unchanged."""
 
 
 class VectorError(RetrievalError, ValueError):
-    """A vector that cannot be compared: not finite, all zero, or of another dimension."""
+    """An invalid vector: not finite, all zero, or of another dimension."""
 
 
 class DamagedIndexError(RetrievalError):
-    """An index file that is cut, altered, or of something else; it is made anew, never used."""
+    """A corrupt or foreign index file; it is rebuilt, never used."""
 
 
 class IndexFileError(RetrievalError, OSError):
-    """An index file that cannot be written or removed; the message names it and the reason."""
+    """An index file cannot be written or removed; the message names the file and the reason."""
 
 
 class RetrieverClosedError(RetrievalError):
-    """It was closed and finds nothing any more."""
+    """The retriever is closed and cannot search."""
 
 
 class InferenceError(AgentMemError):
-    """The local model could not do what was asked."""
+    """An operation of the local model failed."""
 
 
 class ModelLoadError(InferenceError):
-    """No model can be loaded from there; the message names the place and the reason."""
+    """The model cannot be loaded; the message names the place and the reason."""
 
 
 class OutOfBlocksError(InferenceError):
     """
-    The KV pool has too few free blocks right now; nothing was taken.
+    The KV pool has too few free blocks right now; none were allocated.
 
     Attributes:
         needed, free, total: numbers of blocks.
@@ -250,7 +249,7 @@ class AdmissionError(InferenceError):
     Attributes:
         needed: tokens of the prompt and the reply.
         limit: tokens that the model or its KV pool can hold.
-        free: tokens that the KV pool had room for at the moment; None where there is no pool.
+        free: tokens of the free KV blocks at that moment; None where there is no pool.
     """
 
     def __init__(self, *, needed: int, limit: int, reason: str, free: int | None = None) -> None:
@@ -266,40 +265,40 @@ class AdmissionError(InferenceError):
 
 class QueueFullError(InferenceError):
     """
-    Too many requests wait already; this one was not taken.
+    The queue of waiting requests is full; this one was rejected.
 
     Attributes:
-        waiting: how many wait.
-        limit: how many may.
+        waiting: number of waiting requests.
+        limit: maximum of waiting requests.
     """
 
     def __init__(self, *, waiting: int, limit: int) -> None:
         self.waiting = waiting
         self.limit = limit
         super().__init__(
-            f"{waiting} requests wait already and the queue holds {limit}: try again later, or "
+            f"{waiting} requests wait already and the queue holds {limit}: retry later, or "
             "raise InferenceConfig.max_waiting"
         )
 
 
 class DeadlineError(InferenceError, TimeoutError):
     """
-    The request's time was over before it had a token.
+    The request timed out before its first token.
 
     Attributes:
-        timeout_s: the time that it was given, in seconds.
+        timeout_s: its timeout in seconds.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         super().__init__(
-            f"the request had no token after its {timeout_s:g} s: give it more time or a higher "
-            "priority, or let fewer requests run at once"
+            f"the request had no token after its {timeout_s:g} s: raise the timeout or its "
+            "priority, or run fewer requests concurrently"
         )
 
 
 def _restored(kind: type[E], args: tuple[Any, ...]) -> E:
-    """Return an error of that kind as it was, without its ``__init__``."""
+    """Return an error of class *kind*, without calling its ``__init__``."""
     error = kind.__new__(kind, *args)
     error.args = args
     return error

@@ -28,8 +28,10 @@ from agentmem.types import BranchId
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
-MaybeUser = Annotated[str | None, typer.Option("--user", "-u", help="Whose sessions; else all.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+MaybeUser = Annotated[
+    str | None, typer.Option("--user", "-u", help="Owner of the sessions; default: all users.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 
 
 def users(
@@ -38,7 +40,7 @@ def users(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the users of whom anything is stored."""
+    """List the users that have stored data."""
     with open_to_read(database, namespace) as memory:
         found = memory.users()
     out.show(user_table(found), found, as_json=as_json)
@@ -47,11 +49,11 @@ def users(
 def health(
     database: Database = "sqlite:///agentmem.db",
     *,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait at most.")] = 2.0,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Only reading must work.")] = False,
+    timeout: Annotated[float, typer.Option(help="Maximum wait in seconds.")] = 2.0,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Check reading only.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print whether the database can be used; exit code 1 if not, for probes."""
+    """Health check for probes: print the state of the database; exit code 1 if unusable."""
     found = probe(database, timeout_s=timeout, read_only=read_only)
     out.show(health_table(found), {**to_plain(found), "is_ok": found.is_ok}, as_json=as_json)
     if not found.is_ok:
@@ -75,7 +77,7 @@ def pins(  # noqa: PLR0913 - one option each
 
 
 def export(  # noqa: PLR0913 - one option each
-    file: Annotated[Path, typer.Argument(help="Where to write.")],
+    file: Annotated[Path, typer.Argument(help="Output file.")],
     database: Database = "sqlite:///agentmem.db",
     user: MaybeUser = None,
     namespace: Namespace = "default",
@@ -93,7 +95,7 @@ def export(  # noqa: PLR0913 - one option each
 
 
 def import_(  # noqa: PLR0913 - one option each
-    file: Annotated[Path, typer.Argument(help="What `agentmem export` wrote.")],
+    file: Annotated[Path, typer.Argument(help="A file from `agentmem export`.")],
     database: Database = "sqlite:///agentmem.db",
     user: MaybeUser = None,
     namespace: Namespace = "default",
@@ -102,11 +104,11 @@ def import_(  # noqa: PLR0913 - one option each
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read an export into the namespace, whole or not at all; with --user, for that user."""
+    """Import an export into the namespace, all or nothing; with --user, for that user."""
     hmac_key = key_from(key, key_file)
     with Memory.open(database, namespace=namespace) as memory:
         moved = memory.load(file, user=user, hmac_key=hmac_key)
-    lines = [f"{_counted(moved)} ← {file}", *(f"not proved: {one}" for one in moved.unproven)]
+    lines = [f"{_counted(moved)} ← {file}", *(f"not verified: {one}" for one in moved.unproven)]
     out.say(plain("\n".join(lines)), _values(moved), as_json=as_json)
 
 
@@ -125,15 +127,15 @@ def delete(  # noqa: PLR0913 - one option each
     user: User = "default",
     namespace: Namespace = "default",
     *,
-    message: Annotated[int | None, typer.Option(help="Only what the one here says.")] = None,
+    message: Annotated[int | None, typer.Option(help="Only the message at this position.")] = None,
     pin: Annotated[str | None, typer.Option(help="Only this pin, all versions.")] = None,
-    subtask: Annotated[int | None, typer.Option(help="Only this subtask; its number.")] = None,
+    subtask: Annotated[int | None, typer.Option(help="Only this subtask, by its id.")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a session with all that was said in it, or a part of it. There is no way back."""
+    """Delete a session with all its messages, or a part of it. This cannot be undone."""
     if sum(part is not None for part in (message, pin, subtask)) > 1:
-        raise InvalidInputError("--message, --pin and --subtask: one of them at a time")
+        raise InvalidInputError("--message, --pin and --subtask are mutually exclusive")
     with open_to_change(database, namespace) as memory:
         found = memory.find(session, user=user)
         what, delete_it = _what_to_delete(memory, found, message, pin, subtask)
@@ -146,7 +148,7 @@ def delete(  # noqa: PLR0913 - one option each
 def _what_to_delete(
     memory: Memory, found: Session, message: int | None, pin: str | None, subtask: int | None
 ) -> tuple[str, Callable[[], None]]:
-    """Name what is to be deleted, and how."""
+    """Return the target of the deletion in words, and the call that deletes it."""
     key = found.key
     if message is not None:
         return f"message {message} of session {key}", partial(found.delete_message, message)
@@ -165,15 +167,19 @@ def purge(  # noqa: PLR0913 - one option each
     namespace: Namespace = "default",
     *,
     log_older_than: Annotated[
-        str | None, typer.Option(help="Age of accounts of prompts; the last ones stay.")
+        str | None, typer.Option(help="Age of prompt log entries; the newest are kept.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what would be deleted.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete sessions, of all users, not active for so long, after asking; or old accounts."""
+    """Delete inactive sessions of all users, or old prompt log entries; asks first."""
     if older_than is None and log_older_than is None:
-        raise InvalidInputError("say how old: --older-than for sessions, --log-older-than for logs")
+        raise InvalidInputError(
+            "pass an age: --older-than for sessions, --log-older-than for the prompt log"
+        )
     age = None if older_than is None else _age(older_than, "--older-than")
     log_age = None if log_older_than is None else _age(log_older_than, "--log-older-than")
     how = "would be deleted" if dry_run else "are deleted"
@@ -184,7 +190,7 @@ def purge(  # noqa: PLR0913 - one option each
         if age is not None:
             gone = memory.purge(age, dry_run=True)
             if gone and not dry_run:
-                question = f"Delete {len(gone)} sessions of {_users(gone)} for good?"
+                question = f"Permanently delete {len(gone)} sessions of {_users(gone)}?"
                 _ = yes or typer.confirm(question, abort=True, err=as_json)
                 gone = memory.purge(age)
         if log_age is not None:
@@ -196,7 +202,7 @@ def purge(  # noqa: PLR0913 - one option each
         out.print(stale_table(gone))
         out.print(f"{len(gone)} sessions {how}{f', of {_users(gone)}' if gone else ''}")
     if num_accounts is not None:
-        out.print(f"{num_accounts} accounts of prompts {how}")
+        out.print(f"{num_accounts} prompt log entries {how}")
 
 
 def _users(found: Sequence[StaleSession]) -> str:

@@ -1,4 +1,4 @@
-"""The commands. Bad input is one line on standard error and exit code 2."""
+"""The commands. Invalid input is one line on standard error and exit code 2."""
 
 import sys
 from importlib.metadata import version
@@ -40,11 +40,11 @@ from agentmem.types import BranchId
 
 app = typer.Typer(
     name="agentmem",
-    help="A conversation memory for agents that knows exactly what the model sees.",
+    help="Conversation memory for agents, with an exact record of each prompt.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-db = typer.Typer(help="The database's tables.", no_args_is_help=True)
+db = typer.Typer(help="Database schema and migrations.", no_args_is_help=True)
 app.add_typer(db, name="db")
 app.command("users")(users)
 app.command("health")(health)
@@ -56,7 +56,7 @@ app.command("purge")(purge)
 app.command("search")(search)
 app.add_typer(index, name="index")
 
-# Typer uses click, or in later versions a copy of its own; this is the usage error of either.
+# Typer uses click or, in later versions, a vendored copy; this is the usage error of either.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -76,7 +76,7 @@ def _options(
             "--version",
             callback=lambda value: _show_version(is_asked=value),
             is_eager=True,
-            help="Show the version and exit.",
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
@@ -113,21 +113,23 @@ def demo(  # noqa: PLR0913 - one option each
 
 @app.command()
 def chat(  # noqa: PLR0913 - one option each
-    session: Annotated[str, typer.Argument(metavar="[SESSION]", help="New or old.")] = "chat",
+    session: Annotated[
+        str, typer.Argument(metavar="[SESSION]", help="New or existing session key.")
+    ] = "chat",
     *,
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     model: ModelName = _DEFAULT_MODEL,
-    pin: Annotated[list[str] | None, typer.Option(help="KEY=TEXT, kept in every prompt.")] = None,
-    context: Annotated[int, typer.Option(help="Tokens of prompt and reply.")] = 2048,
-    max_tokens: Annotated[int, typer.Option(help="Tokens of a reply at most.")] = 256,
+    pin: Annotated[list[str] | None, typer.Option(help="KEY=TEXT, shown in every prompt.")] = None,
+    context: Annotated[int, typer.Option(help="Token budget of prompt and reply.")] = 2048,
+    max_tokens: Annotated[int, typer.Option(help="Maximum tokens of a reply.")] = 256,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    seed: Annotated[int | None, typer.Option(help="Of the sampling.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling seed.")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Talk to the model; what you say is kept and goes on next time."""
+    """Chat with the model; the session is stored and can be resumed."""
     budget = Budget(context=context, reply=max_tokens)
     sampling = Sampling(temperature=temperature, seed=seed)
     pins = dict(_key_and_text(text) for text in pin or [])
@@ -167,9 +169,9 @@ def show(  # noqa: PLR0913 - one option each
     user: User = "default",
     namespace: Namespace = "default",
     *,
-    full: Annotated[bool, typer.Option("--full", help="Texts in full.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Untruncated texts.")] = False,
     branch: Annotated[
-        int | None, typer.Option(help="Another line or a subtask, by its number.")
+        int | None, typer.Option(help="Another line or a subtask, by its branch id.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -194,7 +196,7 @@ def truncations(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show what left the prompts of a session and its subtasks, when, why, and where it is."""
+    """Show the truncation records of a session and its subtasks: what, when, why, destination."""
     with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
         logs = [(one.name, found.history(one.id).truncations()) for one in found.branches()]
@@ -209,13 +211,13 @@ def check(  # noqa: PLR0913 - one option each
     user: User = "default",
     namespace: Namespace = "default",
     *,
-    integrity: Annotated[bool, typer.Option("--integrity", help="Follow the hash chain.")] = False,
-    head: Annotated[str | None, typer.Option(help="One that was kept elsewhere.")] = None,
+    integrity: Annotated[bool, typer.Option("--integrity", help="Verify the hash chain.")] = False,
+    head: Annotated[str | None, typer.Option(help="A head kept outside the database.")] = None,
     key: Key = None,
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check what is stored of a session and the log of its prompts; exit code 1 if they differ."""
+    """Check a session against the log of its prompts; exit code 1 if they differ."""
     with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user)
         # The variable may be set for other calls.
@@ -238,7 +240,7 @@ def head_(  # noqa: PLR0913 - one option each
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the head of a session's hash chain, to be kept elsewhere for check --head."""
+    """Print the head of a session's hash chain, to keep outside the database for check --head."""
     with open_to_read(database, namespace) as memory:
         found = memory.find(session, user=user).head(key=key_from(key, key_file))
     out.say(plain(found), {"session": session, "head": found}, as_json=as_json)
@@ -246,7 +248,7 @@ def head_(  # noqa: PLR0913 - one option each
 
 @db.command("upgrade")
 def db_upgrade(database: Database = "sqlite:///agentmem.db", *, as_json: AsJson = False) -> None:
-    """Bring the tables to this version's; an empty database is given them."""
+    """Migrate to the newest schema; create the tables in an empty database."""
     before = current(database)
     after = upgrade(database)
     _say_moved(before, after, as_json=as_json)
@@ -254,7 +256,7 @@ def db_upgrade(database: Database = "sqlite:///agentmem.db", *, as_json: AsJson 
 
 @db.command("current")
 def db_current(database: Database = "sqlite:///agentmem.db", *, as_json: AsJson = False) -> None:
-    """Show the revision of the tables."""
+    """Show the schema revision."""
     found = _there(database)
     value = {"revision": found, "newest": revisions()[-1]}
     out.say(plain(found or "empty"), value, as_json=as_json)
@@ -262,13 +264,15 @@ def db_current(database: Database = "sqlite:///agentmem.db", *, as_json: AsJson 
 
 @db.command("downgrade")
 def db_downgrade(
-    revision: Annotated[str, typer.Argument(metavar="REVISION", help="Or base: no tables.")],
+    revision: Annotated[
+        str, typer.Argument(metavar="REVISION", help="A revision, or base: no tables.")
+    ],
     database: Database = "sqlite:///agentmem.db",
     *,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the tables back to an older revision, for an older agentmem."""
+    """Migrate back to an older schema revision, for an older agentmem."""
     known = ("base", *revisions())
     if revision not in known:
         raise InvalidInputError(f"there is no revision {revision!r}: it is one of {known}")
@@ -278,8 +282,7 @@ def db_downgrade(
         return
     if not yes:
         typer.confirm(
-            f"Go back from {before} to {revision}? "
-            "What only newer tables and columns hold is deleted.",
+            f"Downgrade from {before} to {revision}? Data of newer tables and columns is deleted.",
             abort=True,
             err=as_json,
         )
@@ -287,14 +290,14 @@ def db_downgrade(
 
 
 def _say_moved(before: str | None, after: str | None, *, as_json: bool) -> None:
-    """Print from which revision to which a database was brought."""
+    """Print the revisions before and after a migration."""
     here = after or "empty"
     line = f"{before or 'empty'} → {here}" if before != after else f"already at {here}"
     out.say(plain(line), {"before": before, "after": after}, as_json=as_json)
 
 
 def _there(database: str) -> str | None:
-    """Return the revision of a database that is there; None if it has no tables."""
+    """Return the revision of an existing database; None if it has no tables."""
     found = current(database)
     if found is None and not exists(database):
         raise DatabaseUrlError(f"there is no database {database}: check the path")
@@ -318,10 +321,10 @@ def main() -> None:
         errors.print(plain(f"error: {error}"))
         sys.exit(2)
     except _UsageError as error:
-        # Without a word it only says that the help has been shown.
+        # Without a message it only reports that the help was shown.
         if str(error):
             errors.print(plain(f"error: {error}"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        errors.print("aborted; nothing that was stored is lost")
+        errors.print("aborted; stored messages are kept")
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""A conversation typed by hand."""
+"""The interactive chat loop."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from agentmem.errors import ContextOverflowError
 from agentmem.memory import Session
 from agentmem.types import Reply, repair_text
 
-_HELP = "/pins, /truncations, /quit; anything else is said to the model"
+_HELP = "/pins, /truncations, /quit; other input goes to the model"
 
 
 def run_chat(
@@ -23,16 +23,17 @@ def run_chat(
     as_json: bool = False,
 ) -> None:
     """
-    Read lines until the end of input and answer each; after a reply, a line of numbers.
+    Read lines until the end of input and answer each; print statistics after each reply.
 
-    With *as_json* each answer is a line of JSON on standard output too, and *console* another one.
+    With *as_json* each answer is also a line of JSON on standard output; *console* is then another
+    stream.
     """
     for key, text in pins.items():
         session.pin(key, text)
     console.print(plain(f"session {session.key}, {session.branch.head} messages. {_HELP}"))
     while True:
         try:
-            # A terminal may hand over bytes that are no text; what can be kept of them is.
+            # A terminal may send bytes that do not decode; they are replaced.
             line = repair_text(console.input("[bold]you:[/bold] ")).strip()
         except (EOFError, KeyboardInterrupt):
             console.print()
@@ -60,7 +61,7 @@ def _answer(console: Console, session: Session, line: str, sampling: Sampling) -
         with session.stream(line, sampling=sampling) as stream:
             for piece in stream:
                 console.print(plain(piece), end="")
-            console.print("" if stream.reply.message else "(the model said nothing)")
+            console.print("" if stream.reply.message else "(empty answer)")
             console.print(plain(reply_line(stream.reply)), style="dim", soft_wrap=True)
             return stream.reply
     except ContextOverflowError as error:

@@ -1,4 +1,4 @@
-"""Loads a local model behind a progress bar. Importing this module loads torch."""
+"""Loads a local model with a progress bar. Importing this module loads torch."""
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,4 +1,4 @@
-"""How commands open a database: to look, to change what is there, or to make a new one."""
+"""How commands open a database: read-only, to change an existing one, or to create one."""
 
 import time
 from typing import Final
@@ -24,17 +24,17 @@ _GRACE_S: Final = 0.5
 
 
 def open_to_read(url: str, namespace: str) -> Memory:
-    """Open a database that is there, also one that is write-protected, and change nothing."""
+    """Open an existing database read-only, also a write-protected one."""
     return Memory.open(url, namespace=namespace, read_only=True)
 
 
 def open_to_change(url: str, namespace: str) -> Memory:
-    """Open a database that is there."""
+    """Open an existing database."""
     return Memory.open(url, namespace=namespace, database=_EXISTING)
 
 
 def probe(url: str, *, timeout_s: float, read_only: bool) -> Health:
-    """Return how the database is, also where it cannot be opened, or not in time."""
+    """Return the health of the database, also where it cannot be opened or times out."""
     started = time.monotonic()
     place = place_of(parse_url(url))
     if not timeout_s >= 0:
@@ -43,7 +43,7 @@ def probe(url: str, *, timeout_s: float, read_only: bool) -> Health:
     def opened() -> Health:
         config = None if read_only else _EXISTING
         memory = Memory.open(url, database=config, read_only=read_only)
-        # It is not closed: that would wait for a round trip that hangs, and the process ends here.
+        # Not closed: that would wait for a hanging round trip, and the process ends here.
         return memory.health(timeout_s=max(0.0, timeout_s - (time.monotonic() - started)))
 
     found: AgentMemError | None
@@ -69,7 +69,7 @@ def probe(url: str, *, timeout_s: float, read_only: bool) -> Health:
 
 
 def open_to_search(url: str, namespace: str, retriever: Retriever) -> Memory:
-    """Open a database that is there, to search it; new vectors are kept where it takes them."""
+    """Open an existing database to search it; new vectors are stored unless it is read-only."""
     try:
         return Memory.open(url, namespace=namespace, retriever=retriever, database=_EXISTING)
     except (DatabaseUrlError, SchemaVersionError):

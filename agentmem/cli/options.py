@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,22 +21,25 @@ Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 EmbedderName = Annotated[
     str | None, typer.Option("--embedder", "-e", help="A hub name or a folder; MiniLM by default.")
 ]
-Lexical = Annotated[bool, typer.Option("--lexical", help="By words alone: no embedder is loaded.")]
+Lexical = Annotated[
+    bool, typer.Option("--lexical", help="Lexical search only: no embedder is loaded.")
+]
 Key = Annotated[
     str | None,
-    typer.Option(envvar="AGENTMEM_KEY", show_envvar=True, help="For an HMAC."),
+    typer.Option(envvar="AGENTMEM_KEY", show_envvar=True, help="Key of the HMAC."),
 ]
 KeyFile = Annotated[
-    Path | None, typer.Option(help="A file with the key, in place of --key, which others may see.")
+    Path | None,
+    typer.Option(help="A file with the key, in place of --key, which other users can see in ps."),
 ]
 
 
 def key_from(key: str | None, file: Path | None) -> str | None:
     """
-    Return the key for an HMAC, from its *file* if there is one; the end of its line is no part.
+    Return the key of an HMAC, from *file* if given, without the line end.
 
     Raises:
-        InvalidInputError: the file cannot be read, or has no key in it.
+        InvalidInputError: the file cannot be read, or is empty.
     """
     if file is None:
         return key

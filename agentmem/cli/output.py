@@ -1,4 +1,4 @@
-"""What is written: tables and JSON, whole where they are piped, in any encoding."""
+"""Output: tables and JSON, not truncated where piped, in any encoding."""
 
 import codecs
 import io
@@ -18,25 +18,25 @@ from rich.text import Text
 _PIPED_WIDTH: Final = 100_000
 _SPELLED: Final = {"→": "->", "←": "<-", "…": "..."}
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, with every field.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with every field.")]
 
 
 class _Output(Console):
-    """A console that cuts nothing where no terminal limits the width."""
+    """A console that truncates nothing where no terminal limits the width."""
 
     def __init__(self) -> None:
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         super().__init__(soft_wrap=False, width=None if is_terminal else _PIPED_WIDTH)
 
     def show(self, table: Table, value: object, *, as_json: bool) -> None:
-        """Print *value* as JSON, or else its *table*."""
+        """Print *value* as JSON, else *table*."""
         if as_json:
             json_value(value)
         else:
             self.print(table)
 
     def say(self, line: Text, value: object, *, as_json: bool) -> None:
-        """Print *value* as JSON, or else the *line* that says it."""
+        """Print *value* as JSON, else *line*."""
         if as_json:
             json_value(value)
         else:
@@ -47,22 +47,22 @@ out = _Output()
 
 
 def beside(*, as_json: bool) -> Console:
-    """Return where progress and remarks are printed: not among what is read as JSON."""
+    """Return the console of progress and remarks: standard error where the output is JSON."""
     return Console(stderr=True) if as_json else out
 
 
 def json_value(value: object) -> None:
-    """Print *value* as JSON for a reader."""
+    """Print *value* as indented JSON."""
     typer.echo(json.dumps(to_plain(value), indent=2))
 
 
 def json_line(value: object) -> None:
-    """Print *value* as one line of JSON Lines, at once."""
+    """Print *value* as one line of JSON Lines, and flush."""
     typer.echo(json.dumps(to_plain(value)))
 
 
 def to_plain(value: object) -> Any:
-    """Return *value* as JSON can hold it: values by their fields, moments in ISO 8601."""
+    """Convert *value* to JSON types: dataclasses to objects, datetimes to ISO 8601."""
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Enum):
@@ -77,7 +77,7 @@ def to_plain(value: object) -> Any:
 
 
 def take_any_encoding() -> None:
-    """Write what the encoding of the terminal or pipe does not have as something like it."""
+    """Replace characters that the encoding of the terminal or pipe lacks by similar ones."""
     codecs.register_error("agentmem", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

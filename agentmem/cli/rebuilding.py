@@ -1,4 +1,4 @@
-"""Makes an index anew behind a progress bar."""
+"""Rebuilds an index with a progress bar."""
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -8,7 +8,7 @@ from agentmem.protocols import RecallStatus
 
 
 def rebuild(console: Console, memory: Memory, user: str, session: str | None) -> RecallStatus:
-    """Make the index of a session, or of all sessions of *user*, anew; tell how it is now."""
+    """Rebuild the index of a session, or of all sessions of *user*; return its status."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=console) as progress:

@@ -10,31 +10,31 @@ from agentmem.cli.output import AsJson, beside, out
 from agentmem.cli.tables import hit_table, plain, status_table
 from agentmem.protocols import Retriever
 
-index = typer.Typer(help="What makes messages searchable.", no_args_is_help=True)
+index = typer.Typer(help="The search index.", no_args_is_help=True)
 
 _AnySession = Annotated[
-    str | None, typer.Argument(metavar="[SESSION]", help="One session; all of the user's without.")
+    str | None, typer.Argument(metavar="[SESSION]", help="One session; default: all of the user's.")
 ]
 
 
 def search(  # noqa: PLR0913 - Typer makes an option of each parameter
     session: SessionKey,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Search query.")],
     database: Database = "sqlite:///agentmem.db",
     user: User = "default",
     namespace: Namespace = "default",
     *,
-    limit: Annotated[int, typer.Option(help="How many messages at most.")] = 10,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.")] = 10,
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="In the user's other sessions too.")
+        bool, typer.Option("--everywhere", help="Search all sessions of the user.")
     ] = False,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for embeddings at most.")] = 30.0,
-    full: Annotated[bool, typer.Option("--full", help="Texts in full.")] = False,
+    wait: Annotated[float, typer.Option(help="Maximum wait for embeddings, in seconds.")] = 30.0,
+    full: Annotated[bool, typer.Option("--full", help="Untruncated texts.")] = False,
     embedder: EmbedderName = None,
     lexical: Lexical = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find messages of a session, by their words and by their meaning."""
+    """Search the messages of a session, by words (BM25) and by meaning (embeddings)."""
     # The session first: a typo in a name is reported before a model is loaded.
     with open_to_read(database, namespace) as memory:
         memory.find(session, user=user)
@@ -47,9 +47,9 @@ def search(  # noqa: PLR0913 - Typer makes an option of each parameter
     if as_json:
         return
     if not is_ready and status.num_pending:
-        out.print(f"{status.num_pending} messages are not embedded yet: found by words alone")
+        out.print(f"{status.num_pending} messages are not embedded yet: searched by words only")
     if status.last_error is not None:
-        out.print(plain(f"not all went well: {status.last_error}"))
+        out.print(plain(f"last error of the index: {status.last_error}"))
 
 
 @index.command("status")
@@ -63,7 +63,7 @@ def index_status(  # noqa: PLR0913 - Typer makes an option of each parameter
     lexical: Lexical = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a session, or all sessions of a user, can be searched."""
+    """Show the index status of a session, or of all sessions of a user."""
     # The database first: no model is loaded for a typo in a URL.
     open_to_read(database, namespace).close()
     retriever = _load(embedder, lexical=lexical, as_json=as_json)
@@ -83,7 +83,7 @@ def index_rebuild(  # noqa: PLR0913 - Typer makes an option of each parameter
     lexical: Lexical = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild an index from the messages, and embed what is not embedded yet."""
+    """Rebuild an index from the messages, and embed the messages without a vector."""
     # Its progress bar would slow the start of every other command: see test_import_is_light.
     from agentmem.cli.rebuilding import rebuild  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""How values look on a terminal."""
+"""Values as tables for a terminal."""
 
 import re
 from collections import Counter
@@ -25,18 +25,18 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def plain(text: str) -> Text:
-    """Show *text* as it is: no markup, and no control character that could steer a terminal."""
+    """Return *text* without markup and without control characters, which could steer a terminal."""
     return Text(_CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text))
 
 
 def shorten(text: str, limit: int = 72) -> str:
-    """Put *text* on one line of at most *limit* characters."""
+    """Return *text* as one line of at most *limit* characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def reply_line(reply: Reply) -> str:
-    """Sum up one reply: tokens by tier, prompt and cached tokens, speed, truncations."""
+    """Summarize a reply: tokens by tier, prompt and cached tokens, speed, truncations."""
     tiers = " ".join(f"{tier} {num}" for tier, num in reply.prompt.tokens_by_tier.items())
     usage = reply.usage
     broken = f" ({reply.prompt.reuse.broken_by})" if reply.prompt.reuse.broken_by else ""
@@ -48,7 +48,7 @@ def reply_line(reply: Reply) -> str:
 
 
 def truncation_words(prompt: Prompt) -> str:
-    """Describe what this prompt left out that the one before still showed."""
+    """Describe the messages that were truncated since the previous prompt."""
     if not prompt.truncations:
         return "new truncations 0"
     runs = ", ".join(f"{r.first}-{r.last} → {r.destination}" for r in prompt.truncations)
@@ -56,7 +56,7 @@ def truncation_words(prompt: Prompt) -> str:
 
 
 def health_table(health: Health) -> Table:
-    """Show how a memory is, one fact a row."""
+    """Return the health of a memory, one fact a row."""
     database = health.database
     table = Table("what", "how")
     connections = f"{database.pool_checked_out} of {database.pool_size} in use"
@@ -126,7 +126,7 @@ def truncation_table(logs: Iterable[tuple[str, Iterable[TruncationRecord]]]) -> 
 
 
 def hit_table(hits: Iterable[Hit], *, full: bool) -> Table:
-    """List what a search found, best first: where each was said, by whom, and why it is here."""
+    """List search hits, best first: place, speaker, and reason of each."""
     table = Table("position", "when", "who", "score", "ranks", "text", show_lines=full)
     for hit in hits:
         message = hit.stored.message
@@ -143,13 +143,14 @@ def hit_table(hits: Iterable[Hit], *, full: bool) -> Table:
 
 
 def status_table(status: RecallStatus) -> Table:
-    """Show how far a session or user can be searched, a fact a row."""
+    """Return the index status of a session or user, one fact a row."""
     table = Table("what", "now", show_header=False)
+    reason = status.lexical_because
     facts = {
         "messages": status.num_messages,
-        "found by meaning": status.num_embedded,
-        "still to embed": status.num_pending,
-        "by words alone because": status.lexical_because or "they are not",
+        "embedded": status.num_embedded,
+        "to embed": status.num_pending,
+        "semantic search": "on" if reason is None else f"off: {reason}",
         "embedder": status.fingerprint or "none",
         "index": status.kind,
         "memory": f"{status.num_bytes:,} bytes",
@@ -181,7 +182,7 @@ def stale_table(sessions: Iterable[StaleSession]) -> Table:
 
 
 def audit_table(audits: Iterable[Audit]) -> Table:
-    """List what was found in the log of each branch."""
+    """List the audit result of each branch."""
     table = Table("branch", "messages", "prompts", "records", "result")
     for audit in audits:
         problems = "; ".join(
@@ -205,7 +206,7 @@ def audit_table(audits: Iterable[Audit]) -> Table:
 
 
 def destinations(records: Iterable[TruncationRecord]) -> str:
-    """Count records by where their messages went; "summary" stands for any."""
+    """Count records by reason and destination; all summaries count as one."""
     counted = Counter(f"{r.reason} → {r.destination.partition(' ')[0]}" for r in records)
     return ", ".join(f"{num} {what}" for what, num in sorted(counted.items())) or "none"
 

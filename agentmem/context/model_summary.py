@@ -31,7 +31,7 @@ class ModelSummarizer:
     summariser's own prompt can never be over the window.
 
     Raises:
-        ConfigError: *model* is not a language model, or *attempts* no whole number.
+        ConfigError: *model* is not a language model, or *attempts* not an integer.
     """
 
     def __init__(self, model: LanguageModel, *, attempts: int = 2) -> None:

@@ -17,7 +17,7 @@ class DiscardOldResults:
     Drop tool results that are older than *turns* turns, from 0 up.
 
     Raises:
-        ConfigError: *turns* is not a whole number of at least 0.
+        ConfigError: *turns* is not an integer of at least 0.
     """
 
     turns: int = 2
@@ -25,7 +25,7 @@ class DiscardOldResults:
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)
         if self.turns < 0:
-            raise ConfigError(f"turns must be a whole number from 0 up, got {self.turns!r:.80}")
+            raise ConfigError(f"turns must be an integer of at least 0, got {self.turns!r:.80}")
 
     def discards(self, stored: StoredMessage, *, age: int) -> bool:
         return stored.message.role is Role.TOOL and age > self.turns
@@ -54,7 +54,7 @@ class PinTask:
         except InvalidInputError as error:
             raise ConfigError(str(error)) from error
         if self.max_chars < 1:
-            raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars!r:.80}")
+            raise ConfigError(f"max_chars must be at least 1, got {self.max_chars!r:.80}")
 
     def pin(self, stored: StoredMessage, *, is_first: bool) -> tuple[str, str] | None:
         if not is_first or stored.message.role is not Role.USER:
@@ -96,4 +96,6 @@ class Policy:
         mark = self.compact_ahead
         is_number = isinstance(mark, int | float) and not isinstance(mark, bool)
         if mark is not None and not (is_number and 0 < mark <= 1):
-            raise ConfigError(f"compact_ahead must be above 0 and at most 1, got {mark!r:.80}")
+            raise ConfigError(
+                f"compact_ahead must be greater than 0 and at most 1, got {mark!r:.80}"
+            )

@@ -160,10 +160,12 @@ class _Strict:
             raise SummaryError(said) from error
         author = author_of(self._summarizer)
         if not text.strip():
-            raise SummaryError(f"{author} said nothing")
+            raise SummaryError(f"{author} returned an empty summary")
         text, reason = checked_summary(text, passages)
         if reason is not None:
-            raise SummaryError(f"{author} wrote no summary: {reason}")
+            raise SummaryError(f"{author} returned no summary: {reason}")
         if (size := count(text)) > max_tokens:
-            raise SummaryError(f"{author} said {size} tokens where {max_tokens} were asked for")
+            raise SummaryError(
+                f"{author} returned {size} tokens, more than max_tokens={max_tokens}"
+            )
         return text, author

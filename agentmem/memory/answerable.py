@@ -42,16 +42,15 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
             continue
         if role in (Role.USER, Role.TOOL) or origin in (Origin.PROMOTED, Origin.CUT):
             return
-        # What was broken off is answered anew, as is what has a deleted answer; no word has
-        # answered nothing.
+        # A partial answer, a deleted one and a blank one count as none: the message is answered
+        # again.
         if not stored.message.is_blank and origin not in (Origin.PARTIAL, Origin.DAMAGED):
             raise TranscriptError(
                 f"message {stored.position} has answered the last message: append one with "
-                "reply(text), or have another answer with session.regenerate()"
+                "reply(text), or get another answer with session.regenerate()"
             )
     raise InvalidInputError(
-        "nothing has been said yet that a model could answer: say it with reply(text), or "
-        "append() a user's message"
+        "there is no message to answer yet: pass one to reply(text), or append() a user's message"
     )
 
 
@@ -81,8 +80,8 @@ def find_answer(
             if answer is None:
                 raise ConflictError(
                     f"message {asked.position} was stored under this client key and has no "
-                    f"answer, and the talk has gone on with message {stored.position}: say it "
-                    "again under a new key"
+                    f"answer, and the conversation has gone on with message {stored.position}: "
+                    "send it again under a new key"
                 )
             break
         if is_answer(stored):

@@ -95,10 +95,10 @@ def moment_before(age: timedelta) -> datetime:
         InvalidInputError: it is not an age: negative, or longer ago than any date.
     """
     if not isinstance(age, timedelta) or age < timedelta(0):
-        raise InvalidInputError(f"an age is a timedelta from 0 up, got {age!r:.80}")
+        raise InvalidInputError(f"an age is a timedelta of at least 0, got {age!r:.80}")
     now = datetime.now(UTC)
     if age > now - datetime.min.replace(tzinfo=UTC):
-        raise InvalidInputError(f"nothing can be as old as {age}")
+        raise InvalidInputError(f"an age of {age} is before the earliest datetime")
     return now - age
 
 
@@ -107,16 +107,16 @@ def check_turn(priority: int, timeout_s: float | None) -> None:
     Check how a request is to wait for its turn.
 
     Raises:
-        InvalidInputError: *priority* is not a whole number, or *timeout_s* no seconds over 0.
+        InvalidInputError: *priority* is not an integer, or *timeout_s* not greater than 0.
     """
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise InvalidInputError(f"priority must be a whole number, got {priority!r:.80}")
+        raise InvalidInputError(f"priority must be an integer, got {priority!r:.80}")
     if timeout_s is None:
         return
     is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not is_number or not 0 < timeout_s <= sys.float_info.max:
         raise InvalidInputError(
-            f"timeout_s must be a number of seconds over 0, or None to wait, got {timeout_s!r:.80}"
+            f"timeout_s must be seconds greater than 0, or None to wait, got {timeout_s!r:.80}"
         )
 
 
@@ -274,7 +274,7 @@ def said(view: BranchView) -> BranchView:
     """
     if not view.says_anything:
         raise InvalidInputError(
-            "nothing has been said yet that a prompt could show, and pins alone are none: append() "
-            "a user's message first"
+            "there is no message to assemble yet, and pins alone are not a prompt: append() a "
+            "user's message first"
         )
     return view

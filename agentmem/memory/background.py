@@ -158,7 +158,7 @@ class Background:
             _log,
             logging.WARNING,
             "compaction_failed",
-            "a compaction in the background failed: {error}",
+            "a background compaction failed: {error}",
             error=nature(error),
             failures=self._failures(key) + 1,
         )

@@ -156,7 +156,9 @@ class Conversation(Writing):
             asked = self.append(Role.USER, text, client_key=client_key)
             return asked, self._answer_to(asked, client_key)
         if client_key is not None:
-            raise InvalidInputError("a client_key makes a text safe to say again: give one too")
+            raise InvalidInputError(
+                "a client_key makes appending a text idempotent: pass a text too"
+            )
         make_answerable(self._runtime, self._branch_id)
         return None, None
 

@@ -118,7 +118,7 @@ class History:
             InvalidInputError: *query* is blank, or *limit* no number from 1 up.
         """
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise InvalidInputError(f"limit must be a whole number from 1 up, got {limit!r:.80}")
+            raise InvalidInputError(f"limit must be an integer of at least 1, got {limit!r:.80}")
         return search(
             self._runtime,
             self._branch_id,

@@ -53,7 +53,7 @@ def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | Non
     if query is not None:
         runtime.need_recall()
         if hits is not None:
-            raise InvalidInputError("give a query to search by, or hits: not both")
+            raise InvalidInputError("pass either query or hits, not both")
         return checked_query(query)
     if hits is None:
         return None
@@ -71,7 +71,7 @@ def checked_query(text: str) -> str:
         InvalidInputError: it is not a text, or blank.
     """
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInputError(f"a query is a text that says something, got {text!r:.80}")
+        raise InvalidInputError(f"query must be a non-blank string, got {text!r:.80}")
     return text
 
 

@@ -103,7 +103,7 @@ class ReplyStream:
     def __next__(self) -> str:
         if self._is_of_parent():
             raise StoreError(
-                f"this reply was begun in process {self._process}, and this is its fork "
+                f"this reply was started in process {self._process}, and this is its fork "
                 f"{os.getpid()}: read it there"
             )
         with self._reading:
@@ -224,7 +224,7 @@ class ReplyStream:
         try:
             self._close_chunks()
         except Exception as error:  # noqa: BLE001 - the answer is stored, whatever a model raises now
-            line = "the model failed after a whole answer: {error}"
+            line = "the model raised after a complete answer: {error}"
             log(_log, logging.WARNING, "model_failed_late", line, error=nature(error))
 
     def _close_chunks(self) -> None:

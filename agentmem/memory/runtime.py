@@ -129,7 +129,7 @@ class Runtime:
                 archive.drop_files()
         except IndexFileError as error:
             raise IndexFileError(
-                "what was to be deleted is deleted from the database and found no more, but "
-                f"vectors of it are left in a file: {error}; make the folder writable and remove "
-                f"{archive.folder}, which is made anew"
+                "it is deleted from the database and from search results, but its vectors remain "
+                f"in a cache file: {error}; make the folder writable and delete {archive.folder}, "
+                "which is rebuilt automatically"
             ) from error

@@ -168,7 +168,7 @@ class Session(_Forkable, LineKeeping):
                     column="parent_id",
                     session=self.key,
                     branch=found.name,
-                    reason=f"branch {found.parent} is not there",
+                    reason=f"branch {found.parent} does not exist",
                 )
             found = branches[found.parent]
         if depth == 0:
@@ -212,7 +212,7 @@ class Subtask(_Forkable):
             )
         role = Role.ASSISTANT if tool_call_id is None else Role.TOOL
         if not TextPart(text=text).text.strip() and role is Role.ASSISTANT:
-            raise InvalidInputError("there is nothing to hand back: the text is blank")
+            raise InvalidInputError("nothing to hand back: the text is blank")
         parts = parts_said(role, text, self._runtime.counter)
         message = Message(role=role, parts=parts, tool_call_id=tool_call_id)
         self._promoted.append(message)

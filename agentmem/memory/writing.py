@@ -113,7 +113,7 @@ class Writing(Erasing):
     def _require_open(self) -> None:
         branch = self.branch
         if branch.state is not BranchState.OPEN:
-            raise ConflictError(f"the subtask {branch.name!r} has {branch.state}: it is history")
+            raise ConflictError(f"the subtask {branch.name!r} is {branch.state} and read-only")
 
     def append(  # noqa: PLR0913 - a message has as many fields
         self,

@@ -225,7 +225,7 @@ class HybridRecall:
             vector = as_unit(given[None], self._embedder.dimension)[0]
         except Exception as error:  # noqa: BLE001 - a model may raise anything; words still find
             self._query_error = f"{type(error).__name__}: {error}"
-            line = "a question could not be embedded: {error}"
+            line = "a query could not be embedded, falling back to lexical search: {error}"
             log(_log, logging.WARNING, "question_not_embedded", line, error=nature(error))
             return None
         self._query_error = None
@@ -233,9 +233,9 @@ class HybridRecall:
 
     def _why_lexical(self, index: MessageIndex) -> str | None:
         if self._embedder is None:
-            return "there is no embedder"
+            return "no embedder is configured"
         if self._query_error is not None:
-            return f"the last question could not be embedded: {self._query_error}"
+            return f"the last query could not be embedded: {self._query_error}"
         if index.pending and not index.has_vectors:
             return f"none of {len(index.pending)} messages is embedded yet"
         return None

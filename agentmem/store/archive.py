@@ -199,13 +199,13 @@ class StoreArchive:
         All spans of a message are stored together.
 
         Raises:
-            InvalidInputError: a vector is not a whole number of float32.
+            InvalidInputError: a vector is not a multiple of 4 bytes (float32).
         """
         for one in embeddings:
             if len(one.vector) % _BYTES_PER_FLOAT:
                 raise InvalidInputError(
                     f"the vector of message {one.message_id} has {len(one.vector)} bytes, which is "
-                    "no whole number of float32"
+                    "not a multiple of 4 (float32)"
                 )
         if not embeddings:
             return

@@ -195,9 +195,11 @@ def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:
         for row in known:
             check_branch(row)
         if not known or known[-1].parent_id is not None:
-            raise damaged("branch", branch, "parent_id", "the branch that it names is not there")
+            raise damaged("branch", branch, "parent_id", "the parent branch does not exist")
         if any(row.session_id != branch.session_id for row in known):
-            raise damaged("branch", branch, "parent_id", "that branch is of another session")
+            raise damaged(
+                "branch", branch, "parent_id", "the parent branch belongs to another session"
+            )
         remembered[branch.parent_id] = known
     return known
 
@@ -219,7 +221,7 @@ def check_branch(row: AnyRow) -> None:
     if row.state not in _STATES:
         raise damaged("branch", row, "state", f"{row.state!r:.80} is not a state")
     if row.inherit not in _INHERITS:
-        raise damaged("branch", row, "inherit", f"{row.inherit!r:.80} is nothing to inherit")
+        raise damaged("branch", row, "inherit", f"{row.inherit!r:.80} is not an inherit mode")
 
 
 def is_whole_branch(row: AnyRow) -> bool:

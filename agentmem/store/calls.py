@@ -232,7 +232,7 @@ class Transcript:
             return call
         raise TranscriptError(
             f"call {call_id!r} has its result already: a call has exactly one, so give a new call "
-            "an id of its own"
+            "a new id"
         )
 
     def _newest(self, call_id: str) -> tuple[Call | None, str | None]:
@@ -257,7 +257,7 @@ class Transcript:
         if self._open:
             waiting = ", ".join(repr(call.id) for call in self._open)
             raise TranscriptError(
-                f"there was no call {call_id!r}: the calls that wait for a result are {waiting}"
+                f"there is no call {call_id!r}: the calls without a result are {waiting}"
             )
 
     def _put(self, message: Message, origin: Origin) -> None:

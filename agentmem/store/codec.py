@@ -81,7 +81,7 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
         _refuse_unnamed(message)
         origin = Origin(row.origin)
         if row.position < 1:
-            raise ValueError(f"there is no position {row.position}")
+            raise ValueError(f"position {row.position} is out of range")
     except UNREADABLE as error:
         raise damaged("message", row, None, f"{type(error).__name__}: {error}") from error
     return StoredMessage(

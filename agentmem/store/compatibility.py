@@ -81,10 +81,10 @@ def require_known(connection: Connection, found: str) -> None:
     oldest = oldest_code(connection) if is_newer(found) else None
     if oldest in REVISIONS:
         return
-    needs = "which it does not know" if oldest is None else f"which needs code of {oldest} or later"
+    needs = "which is unknown" if oldest is None else f"which needs code of {oldest} or later"
     raise SchemaVersionError(
         f"the database {place_of(connection.engine.url)} is at revision {found}, {needs}, and this "
-        f"agentmem is made for {head()}: install a newer agentmem, or with that one run "
+        f"agentmem supports {head()}: install a newer agentmem, or with that one run "
         f"`agentmem db downgrade {head()}`; nothing was changed",
         found=found,
         expected=head(),

@@ -128,13 +128,13 @@ def check_row(table: str, row: Any) -> None:
         value: Any = getattr(row, name, _MISSING)
         if type(value) is kind:
             if kind is str and not value.isascii() and not _is_text(value):
-                raise damaged(table, row, name, f"{value!r:.80} is not a text")
+                raise damaged(table, row, name, f"{value!r:.80} is not a string")
             if kind is int and not -bound < value < bound:
                 raise damaged(table, row, name, f"{value} is out of range")
             continue
         if value is _MISSING or (value is None and is_nullable):
             continue
-        raise damaged(table, row, name, f"{value!r:.80} is no {kind.__name__}")
+        raise damaged(table, row, name, f"{value!r:.80} is not of type {kind.__name__}")
 
 
 def damaged(table: str, row: Any, column: str | None, reason: str) -> DamagedRowError:

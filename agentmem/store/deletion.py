@@ -117,7 +117,7 @@ class Deletion:
 
         Raises:
             SessionNotFoundError: no such branch of this scope, or no such message in it.
-            InvalidInputError: *position* is not a whole number.
+            InvalidInputError: *position* is not an integer.
         """
         check_position("position", position)
 

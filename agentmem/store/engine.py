@@ -321,7 +321,7 @@ class Database:
                 _log,
                 logging.WARNING,
                 "database_waited",
-                "{place} was waited for {seconds:.1f} s, in {attempts} attempts",
+                "waited {seconds:.1f} s for {place}, {attempts} attempts",
                 place=self.place,
                 attempts=attempts,
                 seconds=seconds,
@@ -354,8 +354,8 @@ class Database:
                 if not error.connection_invalidated:
                     raise
                 raise StoreError(
-                    f"{self.place} went away during a commit, so it is not known whether the write "
-                    "was stored: repeat it with the same client_key, which cannot double it"
+                    f"{self.place} was lost during a commit, so it is unknown whether the write "
+                    "was stored: retry with the same client_key, which is idempotent"
                 ) from error
             if watched is not None:
                 watched.learn(connection.info)
@@ -367,11 +367,11 @@ class Database:
         if self._is_torn:
             raise StoreError(
                 f"this process was forked while {self.place} was being written, and cannot use "
-                "it: fork when no thread is at work, or start workers with the spawn method"
+                "it: fork when no thread uses it, or start workers with the spawn method"
             )
         if self.is_memory and os.getpid() != self._pid:
             raise StoreError(
-                f"{self.place} is in the memory of process {self._pid}, and this is its fork "
+                f"{self.place} is in memory of process {self._pid}, and this is its fork "
                 f"{os.getpid()}: open a database file, which processes can share"
             )
 

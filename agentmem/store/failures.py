@@ -13,11 +13,11 @@ _SQLITE_BUSY: Final = {5, 6}
 _SQLITE_NO_DATABASE: Final = {14, 26}
 _HINTS: Final[dict[int | str | None, str]] = {
     8: "it cannot be written: check the permissions of the file and its folder",
-    10: "the disk reports an input or output error",
-    11: "the file is damaged: restore it from a backup",
+    10: "the disk reports an I/O error",
+    11: "the file is corrupt: restore it from a backup",
     13: "the disk is full: nothing was stored",
     "53100": "the disk is full: nothing was stored",
-    "25006": "it takes no writes: open it with read_only=True to read",
+    "25006": "it is read-only: open it with read_only=True",
 }
 _POSTGRES_BUSY: Final = {"40001", "40P01", "55P03", "57014"}
 _POSTGRES_GONE: Final = "23503"
@@ -75,13 +75,13 @@ def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
     code = _code(error)
     if _is_busy(error):
         if code == _POSTGRES_TIMED_OUT:
-            what = "ended a statement, whose time was over or which was cancelled"
+            what = "cancelled a statement (timeout or user request)"
         else:
             what = "is locked by another writer"
         return DatabaseBusyError(f"{place} {what}: {said}; try again")
     if code in _SQLITE_NO_DATABASE or code in _POSTGRES_NO_DATABASE:
         return DatabaseUrlError(f"cannot open the database {place}: {said}")
-    # psycopg gives no code when there was no server to give one.
+    # psycopg has no error code where there was no server.
     is_unreachable = code is None and isinstance(error, exc.OperationalError)
     if error.connection_invalidated or is_unreachable:
         return StoreError(f"cannot reach the database {place}: {said}")

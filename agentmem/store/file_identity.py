@@ -65,8 +65,8 @@ class FileIdentity:
             log(_log, logging.ERROR, "database_file_lost", line, path=path)
         return StoreError(
             f"the file {path} was removed or replaced while the database was open: nothing more "
-            "can be stored in it. Read or export what is needed from the open one, put the file "
-            "back, then open it again"
+            "can be stored in it. Export from the open database, restore the file, then open it "
+            "again"
         )
 
     def _before_connecting(self, *_given: object) -> None:

@@ -187,7 +187,7 @@ def _read(head: str, key: str | None) -> _Head:
     if found is None:
         raise InvalidInputError(f"{head!r:.80} is not a head: `agentmem head SESSION` prints one")
     if ((found[1] or found[4]) == _KEYED) != (key is not None):
-        needs = "was made with a key: give it" if key is None else "was made without a key"
+        needs = "was made with a key: pass it" if key is None else "was made without a key"
         raise InvalidInputError(f"this head {needs}")
     numbers = [[*map(int, one.split("."))] for one in (found[2] or found[5]).split(",")]
     is_older = found[2] is not None

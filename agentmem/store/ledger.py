@@ -126,7 +126,7 @@ class Ledger:
         """
         check_text("fingerprint", prompt.fingerprint)
         if any(record.branch_id != prompt.branch_id for record in prompt.truncations):
-            raise InvalidInputError("a truncation record is of another branch than its prompt")
+            raise InvalidInputError("a truncation record and its prompt are of different branches")
         now = self._clock()
         columns = encode_prompt(prompt, now)
         left_out = encode_records(prompt.truncations)

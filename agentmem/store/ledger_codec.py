@@ -144,7 +144,7 @@ def check_info(info: AssemblyInfo) -> None:
     ]
     for cell, kind in [*((n, int) for n in numbers), *((k, str) for k in keys)]:
         if type(cell) is not kind:
-            raise TypeError(f"{cell!r:.50} is no {kind.__name__}")
+            raise TypeError(f"{cell!r:.50} is not of type {kind.__name__}")
 
 
 def is_whole(info: AssemblyInfo) -> bool:

@@ -135,7 +135,7 @@ class Lines:
             raise InvalidInputError(f"branch {branch_id} is a subtask, and has one line only")
         if not 0 <= at <= origin.head:
             raise InvalidInputError(
-                f"there is no position {at} to go on from: this line has {origin.head} messages"
+                f"cannot branch off at position {at}: this line has {origin.head} messages"
             )
         # Of what holds that position, so that answering anew a thousand times is no chain.
         holder = origin

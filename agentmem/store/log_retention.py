@@ -192,7 +192,7 @@ def _first_whole(
                 return info, [record for one in rows for record in to_records(one)]
             except DamagedRowError as error:
                 lost = lost or error
-    raise lost or DamagedRowError("assembly", reason="there is none")
+    raise lost or DamagedRowError("assembly", reason="the row does not exist")
 
 
 def _named_anew(info: AssemblyInfo, own: Sequence[TruncationRecord]) -> list[TruncationRecord]:

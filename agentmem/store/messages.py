@@ -137,7 +137,7 @@ class Messages:
     ) -> Appended:
         """Do what `append` does, and say whether it was a retry of one that had been stored."""
         if not messages:
-            raise InvalidInputError("there is no message to append")
+            raise InvalidInputError("no message to append")
         _refuse_system(messages)
         if client_key is not None:
             check_name("client key", client_key)
@@ -232,7 +232,7 @@ class Messages:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: a position is not a whole number.
+            InvalidInputError: a position is not an integer.
         """
         return self._read(_RANGE, scope, branch_id, first, last)
 
@@ -244,7 +244,7 @@ class Messages:
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: a position is not a whole number.
+            InvalidInputError: a position is not an integer.
         """
         return self._read(_PROMOTED, scope, branch_id, first, last)
 
@@ -304,7 +304,7 @@ class Messages:
 
 def _refuse_system(messages: Sequence[Message]) -> None:
     if any(message.role is Role.SYSTEM for message in messages):
-        raise InvalidInputError("a system message is made from pins: set a pin instead")
+        raise InvalidInputError("the system message is composed of pins: set a pin instead")
 
 
 def _content_hash(messages: Sequence[Message], origin: Origin) -> bytes:
@@ -361,7 +361,7 @@ def _as_appended(
     if found.content != content:
         raise ConflictError(
             f"client key {client_key!r} was used in this branch for other messages (positions "
-            f"{found.first} to {found.last}): take a new key for new content"
+            f"{found.first} to {found.last}): use a new key for new content"
         )
     bounds = {"branch": holder.id, "from": found.first, "to": found.last}
     dense = (holder.id, found.first, found.last)

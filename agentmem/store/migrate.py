@@ -106,7 +106,7 @@ def ensure_current(url: URL, *, create: bool = True) -> None:
     found = _look(url, for_use=True)
     if found is None:
         if not create:
-            raise DatabaseUrlError(f"there is no database of agentmem at {place_of(url)}")
+            raise DatabaseUrlError(f"there is no agentmem database at {place_of(url)}")
         _migrate(url, "head", "upgrade")
 
 
@@ -114,7 +114,7 @@ def _lasting(text: str) -> URL:
     url = parse_url(text)
     if is_memory(url):
         raise DatabaseUrlError(
-            "a database in memory ends with its connection: there is nothing to upgrade"
+            "an in-memory database ends with its connection: there is nothing to upgrade"
         )
     return url
 
@@ -182,7 +182,7 @@ def _migrate(url: URL, revision: str, direction: Direction) -> str:
                 _log,
                 logging.INFO,
                 "schema_migrated",
-                "the tables of {place} were brought from {before} to {after}",
+                "{place} was migrated from revision {before} to {after}",
                 place=place_of(url),
                 before=found,
                 after=reached,
@@ -202,8 +202,8 @@ def _revision(connection: Connection) -> str | None:
     # The way back to nothing leaves the table of the revision, without one.
     if others and found is None:
         raise SchemaVersionError(
-            f"the database {place} holds the tables of something else "
-            f"({', '.join(others[:5])}): give agentmem a database of its own",
+            f"the database {place} has tables of another program "
+            f"({', '.join(others[:5])}): give agentmem a separate database",
             found=None,
             expected=head(),
         )

@@ -143,7 +143,7 @@ class PgVectors:
                 return None
             return database.write(work)
         except StoreError as error:
-            line = "vectors are compared in memory, not by the database: {error}"
+            line = "pgvector is unavailable, searching vectors in memory: {error}"
             log(_log, logging.WARNING, "vectors_in_memory", line, error=nature(error))
             return None
 

@@ -54,7 +54,7 @@ def driver_options(url: URL) -> dict[str, Any]:
         if name in {"host", "port"}:  # several are joined by SQLAlchemy
             continue
         if not isinstance(value, str):
-            raise DatabaseUrlError(f"the option {name!r} stands {len(value)} times in the URL")
+            raise DatabaseUrlError(f"the option {name!r} appears {len(value)} times in the URL")
         options[name] = _threshold(value) if name == "prepare_threshold" else value
     given = options.setdefault("client_encoding", "UTF8")
     if given.upper().replace("-", "") not in {"UTF8", "UNICODE", "AUTO"}:
@@ -67,7 +67,7 @@ def _threshold(value: str) -> int | None:
     if value.strip().lower() in _NOT_PREPARED:
         return None
     if not value.strip().isdecimal():
-        raise DatabaseUrlError(f"prepare_threshold is a whole number or none, got {value!r}")
+        raise DatabaseUrlError(f"prepare_threshold is an integer or none, got {value!r}")
     return int(value)
 
 
@@ -128,7 +128,7 @@ class PostgresSetup:
         if encoding not in _ENCODINGS:
             raise DatabaseUrlError(
                 f"the database {self._place} has the encoding {encoding}, which cannot hold every "
-                "text: make one with ENCODING 'UTF8'"
+                "text: create one with ENCODING 'UTF8'"
             )
         _read_any_moment(connection)
         connection.autocommit = True

@@ -48,7 +48,7 @@ class StaleSession:
 @reading("branch")
 def _stale(row: AnyRow) -> StaleSession:
     if not isinstance(row.updated_at, datetime):
-        raise TypeError(f"{row.updated_at!r:.80} is not a moment")
+        raise TypeError(f"{row.updated_at!r:.80} is not a datetime")
     scope = Scope(namespace=row.namespace, user=row.user)
     return StaleSession(id=SessionId(row.id), scope=scope, key=row.key)
 
@@ -140,7 +140,7 @@ class Retention:
         check_moment(before)
         num = purge_log(self._database, before, namespace=namespace, dry_run=dry_run)
         if num and not dry_run:
-            line = "{num_accounts} accounts of prompts were purged"
+            line = "{num_accounts} prompt log entries were purged"
             log(_log, logging.INFO, "log_purged", line, namespace=namespace, num_accounts=num)
         return num
 

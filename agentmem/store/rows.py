@@ -96,7 +96,7 @@ def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[T
     """
     if not connection.execute(NUM_MAINS, {"session": session_id}).scalar_one():
         row = connection.execute(select(SessionRow).where(SessionRow.id == session_id)).one()
-        raise damaged("session", row, None, "no main branch belongs to it")
+        raise damaged("session", row, None, "it has no main branch")
     branches = select(BranchRow.id).where(BranchRow.session_id == session_id)
     assemblies = select(AssemblyRow.id).where(AssemblyRow.branch_id.in_(branches))
     pins = select(PinRow.id).where(PinRow.session_id == session_id)
@@ -221,7 +221,9 @@ class Loader:
             self._begin_user(content)
             return
         if kind not in {*EXPORTED, USER_EVENT} or self._owner_id is None or self._user is None:
-            raise DamagedFileError(f"an export has no {kind!r} here: nothing was imported")
+            raise DamagedFileError(
+                f"unexpected record {kind!r} in the export: nothing was imported"
+            )
         row = self._read(_TABLES[kind], content)
         if kind == USER_EVENT:
             self._user.event(row)
@@ -289,9 +291,7 @@ class Loader:
         self.end()
         self._num_users += 1
         if self._scope is not None and self._num_users > 1:
-            raise InvalidInputError(
-                "the export is of several users: import it without saying for whom"
-            )
+            raise InvalidInputError("the export holds several users: import it without `user`")
         try:
             named = Scope(namespace=content["namespace"], user=content["user"])
         except (KeyError, TypeError, InvalidInputError) as error:
@@ -307,7 +307,9 @@ class Loader:
         # An older export lacks the columns that came later, all of which may be empty.
         needed = {column.name for column in table.columns if not column.nullable}
         if not isinstance(content, dict) or not needed <= set(content) <= names:
-            raise DamagedFileError(f"the columns of a {table.name} are not those of this agentmem")
+            raise DamagedFileError(
+                f"the columns of a {table.name} differ from those of this agentmem"
+            )
         row = {column.name: _value(column, content.get(column.name)) for column in table.columns}
         _refuse_unreadable(table.name, row)
         for column in table.columns:
@@ -316,7 +318,7 @@ class Loader:
         if table.name == "pin":
             target = _TARGETS.get(row["scope"])
             if target is None or row[target] is None:
-                raise DamagedFileError("a pin says of nothing whose it is")
+                raise DamagedFileError("a pin has no owner: no user, session or branch id")
             row["target_id"] = row[target]
         if table.name == "session":
             self._refuse_known_session(row["key"])
@@ -407,7 +409,7 @@ def _value(column: Column[Any], value: Any) -> Any:
     except (ValueError, TypeError, binascii.Error) as error:
         raise DamagedFileError(f"{column} cannot be {value!r:.50}: {error}") from error
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _INT_BOUND:
-        raise DamagedFileError(f"{column} must be a whole number, got {value!r:.50}")
+        raise DamagedFileError(f"{column} must be an integer, got {value!r:.50}")
     return value
 
 
@@ -435,5 +437,5 @@ def _refuse_unknown_zone(name: str | None) -> None:
     except (KeyError, ValueError, OSError) as error:
         if available_timezones():
             raise DamagedFileError(
-                f"a session is in the time zone {name!r:.80}, and there is none"
+                f"a session has the time zone {name!r:.80}, which does not exist"
             ) from error

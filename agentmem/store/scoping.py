@@ -50,10 +50,10 @@ def check_position(what: str, number: int) -> int:
     Return *number* if it counts messages.
 
     Raises:
-        InvalidInputError: it is not a whole number; databases would convert it in different ways.
+        InvalidInputError: it is not an integer; databases would convert it in different ways.
     """
     if not _is_whole(number):
-        raise InvalidInputError(f"{what} must be a whole number, got {number!r:.50}")
+        raise InvalidInputError(f"{what} must be an integer, got {number!r:.50}")
     return number
 
 
@@ -66,13 +66,13 @@ def check_moment(moment: datetime) -> datetime:
             no year from 1 to 9999 of UTC.
     """
     if not isinstance(moment, datetime):
-        raise InvalidInputError(f"a moment is a datetime, got {moment!r:.50}")
+        raise InvalidInputError(f"a time must be a datetime, got {moment!r:.50}")
     if moment.utcoffset() is None:
         raise InvalidInputError(f"{moment} has no time zone: give one, such as UTC")
     try:
         moment.astimezone(UTC)
     except OverflowError as error:
-        raise InvalidInputError(f"{moment} is outside of what a datetime in UTC can be") from error
+        raise InvalidInputError(f"{moment} is out of the range of a datetime in UTC") from error
     return moment
 
 

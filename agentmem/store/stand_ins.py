@@ -121,7 +121,7 @@ def _wrong_head(connection: Connection, branch_id: int, first: int, last: int) -
     error = DamagedRowError(
         "branch",
         branch=name if isinstance(name, str) else None,
-        reason=f"it says that there are messages {first} to {last}, and there are none",
+        reason=f"messages {first} to {last} are missing",
     )
     error._branch_id = branch_id  # noqa: SLF001 - `damage.guarded` looks up whose it is
     return error

@@ -142,8 +142,7 @@ def expect_sources(connection: Connection, session_id: int, sources: Sources) ->
         num_gone += len(some) - connection.execute(_NUM_WITH_TEXT, {"ids": some}).scalar_one()
     if num_gone:
         raise ConflictError(
-            f"{num_gone} of the texts that a summary was made of were deleted meanwhile: "
-            "assemble again"
+            f"{num_gone} messages that a summary covers were deleted concurrently: assemble again"
         )
 
 
@@ -176,7 +175,7 @@ def _readable(connection: Connection, rows: Iterable[AnyRow]) -> Iterator[Summar
         try:
             summary = _to_summary(row)
             if summary.key != row.key:
-                raise damaged("summary", row, None, "its text or place is not that of its key")
+                raise damaged("summary", row, None, "its text or range does not match its key")
         except DamagedRowError as error:
             log_unreadable(connection, error)
         else:

@@ -82,7 +82,7 @@ class Transfer:
         """
         check_key(hmac_key)
         if key is not None and scope is None:
-            raise InvalidInputError("to export one session, say whose it is")
+            raise InvalidInputError("to export one session, name its user")
         users = self._database.read(
             lambda connection: _find_sessions(connection, scope, key, namespace)
         )
@@ -323,13 +323,13 @@ def _verify(file: IO[bytes], path: Path, hmac_key: str | None) -> set[str]:
     made = expected.pop("hmac", None)
     if not last.endswith(b"\n") or found != {"end": expected}:
         raise DamagedFileError(
-            f"{path} is not what was exported: it was cut or altered, or is not an export; "
+            f"{path} is corrupt: the checksum does not match, or it is not an export; "
             "nothing was imported"
         )
     if made is not None and not (isinstance(given, str) and hmac.compare_digest(given, made)):
         how = "without a key" if given is None else "with another key, or was altered"
         raise DamagedFileError(
-            f"{path} was exported {how}: export it anew with this key, or import it without one "
+            f"{path} was exported {how}: export it again with this key, or import it without one "
             "if you trust it; nothing was imported"
         )
     return namespaces
@@ -368,6 +368,6 @@ def _parse(line: bytes, path: Path) -> dict[str, Any]:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(
-            f"{path} is not what was exported: a line is not JSON ({error}); nothing was imported"
+            f"{path} is corrupt: a line is not JSON ({error}); nothing was imported"
         ) from error
     return value if isinstance(value, dict) else {}

@@ -80,7 +80,7 @@ def _expanded(path: str) -> str:
         DatabaseUrlError: there is no such home, or it is not a path but a URI or has a NUL.
     """
     if "\0" in path:
-        raise DatabaseUrlError(f"{path!r} is not a name of a file: it has a NUL character")
+        raise DatabaseUrlError(f"{path!r} is not a file name: it has a NUL character")
     if path.startswith("file:"):
         raise DatabaseUrlError(f"{path!r} is a URI: name the file by its path after sqlite:///")
     found = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises a RuntimeError
@@ -94,7 +94,9 @@ def _expanded(path: str) -> str:
 
 def _check_path(path: Path) -> None:
     if not path.parent.is_dir():
-        raise DatabaseUrlError(f"the folder {path.parent} of the database does not exist: make it")
+        raise DatabaseUrlError(
+            f"the folder {path.parent} of the database does not exist: create it"
+        )
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -66,7 +66,7 @@ class _OneTransaction(Database):
         return work(self._connection)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        raise StoreError(f"a view is read only: {work!r:.80} cannot run")
+        raise StoreError(f"a snapshot is read-only: cannot run {work!r:.80}")
 
 
 def _now() -> datetime:

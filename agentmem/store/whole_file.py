@@ -51,11 +51,11 @@ def _target_of(path: Path) -> Path:
     except FileNotFoundError:
         mode = None
     except ValueError as error:
-        raise InvalidInputError(f"{str(path)!r} is not a name of a file: {error}") from error
+        raise InvalidInputError(f"{str(path)!r} is not a file name: {error}") from error
     if mode is not None and stat.S_ISDIR(mode):
         raise InvalidInputError(f"{path} is a folder: name a file")
     if mode is not None and not stat.S_ISREG(mode):
         raise InvalidInputError(
-            f"{path} is not an ordinary file, so it is not replaced: name another"
+            f"{path} is not a regular file, so it is not replaced: name another"
         )
     return Path(os.path.realpath(path))

@@ -45,7 +45,7 @@ def _check(what: str, value: Any, depth: int) -> None:
         raise InvalidInputError(f"{what} is nested more than {_MAX_DEPTH} deep")
     if isinstance(value, dict):
         if odd := [key for key in value if not isinstance(key, str)]:
-            raise InvalidInputError(f"{what} must have keys of text, got {odd[0]!r:.80}")
+            raise InvalidInputError(f"{what} must have string keys, got {odd[0]!r:.80}")
         for item in value.values():
             _check(what, item, depth + 1)
     elif isinstance(value, list | tuple):

@@ -235,9 +235,9 @@ def _text(given: Any) -> str:
 def _whole(given: Any) -> int:
     # Numbers of numpy are whole too; True is not a number.
     try:
-        return _refuse("a whole number")(given) if isinstance(given, bool) else index(given)
+        return _refuse("an integer")(given) if isinstance(given, bool) else index(given)
     except TypeError:
-        raise _WrongError("a whole number") from None
+        raise _WrongError("an integer") from None
 
 
 def _real(given: Any) -> float:

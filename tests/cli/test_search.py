@@ -42,7 +42,7 @@ def test_index_status_tells_how_far_it_can_be_searched(url, arguments):
     done = agentmem("index", "status", *arguments, "-d", url, "--lexical")
 
     assert done.returncode == 0
-    assert "there is no embedder" in done.stdout
+    assert "no embedder is configured" in done.stdout
 
 
 def test_index_rebuild_embeds_and_shows_what_there_is(url):
@@ -51,7 +51,7 @@ def test_index_rebuild_embeds_and_shows_what_there_is(url):
 
     assert done.returncode == 0, done.stderr
     assert "embedded" in done.stdout
-    assert "they are not" in done.stdout
+    assert "semantic search" in done.stdout
     assert "4711" in found.stdout
     assert "dense 1" in " ".join(found.stdout.split())
 
@@ -60,7 +60,7 @@ def test_index_rebuild_embeds_and_shows_what_there_is(url):
     ("arguments", "part"),
     [
         (("search", "nope", "x", "--lexical"), "no session 'nope'"),
-        (("search", "trip", " ", "--lexical"), "a query is a text"),
+        (("search", "trip", " ", "--lexical"), "query must be a non-blank string"),
         (("search", "trip", "x", "--limit", "0", "--lexical"), "limit must be"),
         (("search", "trip", "x", "--embedder", "/nowhere"), "no embedding model"),
         (("index", "status", "nope", "--lexical"), "no session 'nope'"),

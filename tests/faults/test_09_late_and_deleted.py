@@ -76,7 +76,7 @@ def test_where_all_is_deleted_nothing_has_been_said(session):
     session.delete_message(1)
 
     for call in (session.assemble, session.reply):
-        with pytest.raises(InvalidInputError, match="nothing has been said yet"):
+        with pytest.raises(InvalidInputError, match="there is no message to "):
             call()
     assert session.reply("two").prompt.messages[-1].text == "two"
 

@@ -121,7 +121,7 @@ def test_a_reply_to_nothing_says_that_nothing_was_said(session, start):
         session.pin("role", "You are a clerk.")
     branch = session.subtask("t", inherit="pins") if start == "subtask" else session
 
-    with pytest.raises(InvalidInputError, match="nothing has been said"):
+    with pytest.raises(InvalidInputError, match="there is no message to answer"):
         branch.reply()
 
 

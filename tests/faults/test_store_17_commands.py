@@ -175,5 +175,5 @@ def test_an_export_with_a_key_is_imported_with_that_key_alone(run, tmp_path, key
         code, _, error = run("import", file, "--key", key)
         assert (code, "nothing was imported" in " ".join(error.split())) == (2, True)
     code, said, _ = run("import", keyed, "--key", "a secret")
-    assert (code, "not proved" in said) == (0, False)
+    assert (code, "not verified" in said) == (0, False)
     assert run("check", "trip", "--integrity")[0] == 0

@@ -139,4 +139,4 @@ def test_the_command_line_purges_logs_alone(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        assert f"6 accounts of prompts {said}" in capsys.readouterr().out
+        assert f"6 prompt log entries {said}" in capsys.readouterr().out

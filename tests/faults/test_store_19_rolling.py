@@ -137,7 +137,7 @@ def test_tables_of_newer_code_alone_are_refused_in_one_line_that_names_both(new_
         message = str(caught.value)
         assert "\n" not in message
         assert f"revision {AFTER}" in message
-        assert f"made for {head()}" in message
+        assert f"supports {head()}" in message
         assert f"agentmem db downgrade {head()}" in message
     with pytest.raises(SchemaVersionError):
         app(["sessions", "-d", new_url], standalone_mode=False)

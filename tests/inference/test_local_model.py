@@ -198,13 +198,13 @@ def test_a_wheel_whose_file_was_damaged_is_refused(monkeypatch):
 
 def test_a_hub_that_fails_is_replaced_by_the_wheel(monkeypatch):
     def fail(*_):
-        raise ModelLoadError("the hub does not give the model")
+        raise ModelLoadError("cannot download the model")
 
     monkeypatch.setattr(weights, "_from_hub", fail)
     monkeypatch.setattr(weights, "convert", lambda *_: None)
 
     assert weights.find_model(DEFAULT_MODEL, lambda *_: None).is_dir()
-    refused("nobody/no-such-model", "the hub does not give the model")
+    refused("nobody/no-such-model", "cannot download the model")
 
 
 def test_two_conversions_at_once_leave_one_folder(monkeypatch, tmp_path):

@@ -126,9 +126,9 @@ def test_a_reply_that_needs_the_room_does_not_wait_for_the_background(memory, ga
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda _: "  ", "said nothing"),
+        (lambda _: "  ", "returned an empty summary"),
         (lambda _: None, "TypeError"),
-        (lambda _: words(300), "said 302 tokens where"),
+        (lambda _: words(300), "returned 302 tokens, more than"),
         (lambda _: 1 // 0, "ZeroDivisionError"),
     ],
     ids=["empty", "none", "too long", "raises"],

@@ -196,7 +196,7 @@ def test_a_search_goes_no_further_than_asked(session, opened):
 
 @pytest.mark.parametrize("query", ["", "  \n", None, 7])
 def test_a_search_for_nothing_is_refused(session, query):
-    with pytest.raises(InvalidInputError, match="a query is a text"):
+    with pytest.raises(InvalidInputError, match="query must be a non-blank string"):
         session.search(query)
 
 

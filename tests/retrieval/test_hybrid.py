@@ -126,7 +126,7 @@ def test_status_tells_how_far_it_is(archive, open_recall):
     after = recall.status(USER)
 
     assert (by_words.num_messages, by_words.num_pending) == (2, 0)
-    assert by_words.lexical_because == "there is no embedder"
+    assert by_words.lexical_because == "no embedder is configured"
     assert (before.num_embedded, before.num_pending) == (0, 2)
     assert before.lexical_because == "none of 2 messages is embedded yet"
     assert (after.num_embedded, after.num_pending, after.lexical_because) == (2, 0, None)

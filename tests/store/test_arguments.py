@@ -53,7 +53,7 @@ def test_what_is_no_whole_number_is_no_position(store, scope, main, append, posi
         lambda: store.deletion.message(scope, main, position),
         lambda: store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=position),
     ):
-        with pytest.raises(InvalidInputError, match="whole number"):
+        with pytest.raises(InvalidInputError, match="integer"):
             use()
     with pytest.raises(SessionNotFoundError):
         store.messages.read(scope, position)

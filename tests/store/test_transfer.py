@@ -239,7 +239,7 @@ def test_an_export_is_of_whom_it_is_asked_for(store, tmp_path):
 
     with pytest.raises(SessionNotFoundError):
         store.transfer.export(tmp_path / "x.jsonl", scope=other, key="trip")
-    with pytest.raises(InvalidInputError, match="whose"):
+    with pytest.raises(InvalidInputError, match="name its user"):
         store.transfer.export(tmp_path / "x.jsonl", key="trip")
     with pytest.raises(SessionNotFoundError, match=r"nothing of user 'u43' .* to export"):
         store.transfer.export(tmp_path / "x.jsonl", scope=other)

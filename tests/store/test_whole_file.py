@@ -36,7 +36,7 @@ def test_a_pipe_is_not_replaced_nor_is_one_behind_a_link(folder):
     (folder / "link").symlink_to("pipe")
 
     for name in ("pipe", "link"):
-        with pytest.raises(InvalidInputError, match=f"{name} is not an ordinary file") as caught:
+        with pytest.raises(InvalidInputError, match=f"{name} is not a regular file") as caught:
             write(folder / name)
         assert "\n" not in str(caught.value)
 
@@ -76,7 +76,7 @@ def test_a_link_to_itself_is_an_error_of_the_system(folder):
 
 
 def test_a_name_with_a_null_is_refused(folder):
-    with pytest.raises(InvalidInputError, match="not a name"):
+    with pytest.raises(InvalidInputError, match="not a file name"):
         write(folder / "a\0b")
 
 

@@ -164,7 +164,7 @@ class Pieces:
             return start, ""
         both, _ = self._write([*before, *after], add_generation_prompt=False)
         if not both.startswith(start):
-            raise TranscriptError("the template writes no message after the other")
+            raise TranscriptError("the template does not write the messages in order")
         return start, both[len(start) :]
 
     def _make_prompt(self) -> Piece | None:

@@ -215,7 +215,7 @@ class ChatTemplate:
 
 
 def _refusal(error: Exception) -> TranscriptError:
-    return TranscriptError(f"the model's chat template refuses these messages: {error}")
+    return TranscriptError(f"the model's chat template rejects these messages: {error}")
 
 
 def _reads_thoughts(tokenizer: Any, source: str) -> bool:

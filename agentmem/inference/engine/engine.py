@@ -138,7 +138,7 @@ class Engine:
                 _log,
                 logging.WARNING,
                 "request_refused",
-                "a request was refused: {error}",
+                "a request was rejected: {error}",
                 error=nature(error),
                 num_prompt=num_prompt,
                 num_waiting=waiting,
@@ -303,7 +303,7 @@ class Engine:
                 _log,
                 logging.ERROR if is_given_up else logging.WARNING,
                 "step_failed",
-                "a step failed, for the {failures}. time in a row: {error}",
+                "an engine step failed ({failures} consecutive failures): {error}",
                 error=nature(error),
                 failures=self._num_failures,
             )

@@ -113,7 +113,7 @@ class EngineCore:
             self._let_go(sequence)
         except Exception as error:  # noqa: BLE001 - the request has ended, whatever it was
             self.is_torn = True
-            line = "the prefix cache is dropped, since a block could not be kept: {error}"
+            line = "the prefix cache was cleared after a failure to publish a block: {error}"
             log(_log, logging.WARNING, "prefix_cache_dropped", line, error=nature(error))
         self._scheduler.remove(sequence)
         for child in self._forks.pop(id(sequence), ()):
@@ -345,7 +345,7 @@ class EngineCore:
             _log,
             logging.INFO,
             "request_preempted",
-            "a request of {num_prompt} tokens gave its KV blocks back, to be computed again",
+            "a request of {num_prompt} prompt tokens was preempted; its KV is recomputed later",
             num_prompt=sequence.num_prompt,
             num_generated=sequence.num_generated,
             num_preempted=sequence.num_preempted + 1,
@@ -365,5 +365,5 @@ class EngineCore:
 
 def _interrupted() -> InferenceError:
     return InferenceError(
-        "the engine was interrupted while it chose a token of this request: send it again"
+        "the engine was interrupted while it sampled a token of this request: retry the request"
     )

@@ -204,6 +204,6 @@ def check_samples(num: int, limit: int) -> None:
     """
     if not isinstance(num, int) or isinstance(num, bool) or not 1 <= num <= limit:
         raise InvalidInputError(
-            f"num must be a whole number from 1 to {limit} (InferenceConfig.max_waiting), "
+            f"num must be an integer from 1 to {limit} (InferenceConfig.max_waiting), "
             f"got {num!r:.80}"
         )

@@ -149,7 +149,7 @@ def _wheel_file(name: str) -> Path | None:
             if file.hash is not None and file.hash.mode == "sha256":
                 expected = base64.urlsafe_b64decode(file.hash.value + "==").hex()
                 if expected != _sha256(path):
-                    raise ModelLoadError(f"{path} is damaged: install {_WHEELS[name]} again")
+                    raise ModelLoadError(f"{path} is corrupt: reinstall {_WHEELS[name]} again")
             return path
     return None
 
@@ -168,7 +168,7 @@ def _from_hub(name: str, on_progress: OnProgress) -> Path | None:
         raise ModelLoadError(f"no model {name!r}: {_one_line(error)}") from error
     except (HfHubHTTPError, OSError) as error:
         raise ModelLoadError(
-            f"the hub does not give the model {name!r}: {_one_line(error)}"
+            f"cannot download the model {name!r} from the hub: {_one_line(error)}"
         ) from error
 
 

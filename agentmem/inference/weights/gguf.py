@@ -29,7 +29,7 @@ def convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
     """
     with gguf.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise ModelLoadError(f"{gguf} is not a GGUF file: it does not begin with GGUF")
+            raise ModelLoadError(f"{gguf} is not a GGUF file: it lacks the GGUF magic number")
     try:
         with quiet_libraries():
             on_progress("reading the tokenizer", 0.1)

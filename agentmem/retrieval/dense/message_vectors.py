@@ -130,8 +130,8 @@ class MessageVectors:
             vector = np.frombuffer(one.vector, "<f4") if len(one.vector) % 4 == 0 else None
             if vector is None or (len(vector) not in (0, self._dimension)) or not _points(vector):
                 self._complain(
-                    f"the stored vector of message {one.message_id} cannot be compared: it is "
-                    "found by its words alone"
+                    f"the stored vector of message {one.message_id} is invalid: the message is "
+                    "searched by its words only"
                 )
             elif len(vector):
                 rows.append(self.missing[one.message_id])

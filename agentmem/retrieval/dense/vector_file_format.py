@@ -65,7 +65,7 @@ def decode(content: bytes) -> tuple[Header, SavedVectors]:
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     if hashlib.sha256(body).digest() != content[-_DIGEST_BYTES:]:
-        raise DamagedIndexError("it is cut or altered")
+        raise DamagedIndexError("the checksum or the length does not match")
     header, start = decode_header(content)
     num, dimension = header["num_vectors"], header["dimension"]
     kinds = (("<i8", (num,)), ("<u8", (num,)), ("<f4", (num, dimension)))
@@ -89,14 +89,14 @@ def decode_header(content: bytes) -> tuple[Header, int]:
     """
     start = len(_MAGIC) + _LENGTH.size
     if not content.startswith(_MAGIC) or len(content) < start:
-        raise DamagedIndexError("it is not a vector file of this format")
+        raise DamagedIndexError("not a vector file of this format")
     (length,) = _LENGTH.unpack_from(content, len(_MAGIC))
     try:
         header = json.loads(content[start : start + length])
     except ValueError as error:
-        raise DamagedIndexError("its header cannot be read") from error
+        raise DamagedIndexError("the header cannot be parsed") from error
     if not isinstance(header, dict):
-        raise DamagedIndexError("its header cannot be read")
+        raise DamagedIndexError("the header cannot be parsed")
     return header, start + length
 
 

@@ -63,11 +63,14 @@ class VectorFiles:
         except OSError as error:
             raise IndexFileError(f"cannot read the index file {path}: {error}") from error
         except DamagedIndexError as error:
-            raise DamagedIndexError(f"the index file {path} is of no use: {error}") from error
+            raise DamagedIndexError(
+                f"the index file {path} is corrupt and will be rebuilt: {error}"
+            ) from error
         for name, value in self._identity(domain).items():
             if header.get(name) != value:
                 raise DamagedIndexError(
-                    f"the index file {path} is of another {name}: {header.get(name)!r:.200}"
+                    f"the index file {path} has another {name}, and will be rebuilt: "
+                    f"{header.get(name)!r:.200}"
                 )
         return _generation(header), saved
 

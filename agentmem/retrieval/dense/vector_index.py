@@ -233,12 +233,12 @@ def as_unit(vectors: Float32s, dimension: int) -> Float32s:
     """
     given = np.ascontiguousarray(vectors, np.float32)
     if given.ndim != 2 or given.shape[1] != dimension:  # noqa: PLR2004 - a table
-        raise VectorError(f"vectors of {dimension} numbers are compared, got {given.shape}")
+        raise VectorError(f"vectors must be of dimension {dimension}, got shape {given.shape}")
     squares = np.einsum("ij,ij->i", given, given, dtype=np.float64)
     if not np.isfinite(squares).all():
-        raise VectorError("a vector has numbers that are not finite")
+        raise VectorError("a vector has NaN or infinite values")
     if not squares.all():
-        raise VectorError("a vector is all zero: it points nowhere")
+        raise VectorError("a vector is all zero: it has no direction")
     is_off = np.abs(squares - 1) > _UNIT
     if is_off.any():
         given = given.copy()

@@ -37,7 +37,7 @@ class RecallSettings:
         save_after: vectors that came or went before a file is written at all.
 
     Raises:
-        ConfigError: one of them is not a whole number of at least 1.
+        ConfigError: one of them is not an integer of at least 1.
     """
 
     max_bytes: int = 512 << 20
@@ -47,7 +47,7 @@ class RecallSettings:
         for name in ("max_bytes", "save_after"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{name} must be a whole number from 1 up, got {value!r:.80}")
+                raise ConfigError(f"{name} must be an integer of at least 1, got {value!r:.80}")
 
 
 class IndexCache:
@@ -158,7 +158,7 @@ class IndexCache:
         except AgentMemError as error:
             self._save_at = time.monotonic() + _PAUSE_S
             if self.file_error != str(error):
-                line = "an index is kept in memory alone: {error}"
+                line = "an index file cannot be used, the index is in memory only: {error}"
                 log(_log, logging.WARNING, "index_file_failed", line, error=nature(error))
             self.file_error = str(error)
         else:

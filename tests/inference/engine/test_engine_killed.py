@@ -58,7 +58,7 @@ def text_of(pending):
     try:
         return pending.result().text
     except InferenceError as error:
-        assert "interrupted while it chose a token" in str(error)  # noqa: PT017 - both ends are right
+        assert "interrupted while it sampled a token" in str(error)  # noqa: PT017 - both ends are right
         return None
 
 

@@ -278,7 +278,7 @@ def test_token_ids_are_whole_numbers(token_ids):
 def test_no_number_of_samples_but_a_sensible_one(num):
     model = tiny_model(max_waiting=8)
 
-    with pytest.raises(InvalidInputError, match="num must be a whole number from 1 to 8"):
+    with pytest.raises(InvalidInputError, match="num must be an integer from 1 to 8"):
         model.samples(ask(random_ids(9), 4), num)
 
 

@@ -108,7 +108,7 @@ def test_a_file_under_the_name_of_another_domain_or_embedder_is_refused(files, f
         the_content = the_file(folder).read_bytes()
         moved = reader._path(domain)
         moved.write_bytes(the_content)
-        with pytest.raises(DamagedIndexError, match="is of another"):
+        with pytest.raises(DamagedIndexError, match="has another"):
             reader.load(domain)
         moved.unlink()
 

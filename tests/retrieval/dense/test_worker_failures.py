@@ -102,7 +102,7 @@ class GivesTooFew(HashingEmbedder):
 
 @pytest.mark.parametrize(
     ("embedder", "reason"),
-    [(CutsToNothing(), "into no piece"), (GivesTooFew(), "0 vectors for 1 texts")],
+    [(CutsToNothing(), "into no chunks"), (GivesTooFew(), "0 vectors for 1 texts")],
 )
 def test_what_an_embedder_does_wrong_is_told_in_words(archive, open_worker, embedder, reason):
     archive.append(archive.branch(), "one")

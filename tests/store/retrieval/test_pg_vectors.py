@@ -156,7 +156,7 @@ def test_a_table_that_cannot_be_made_is_told_and_done_without(pg_url, caplog):
         assert store.archive("tests").table("m", 20000) is None
         assert caplog.text == ""
         assert store.archive("tests").table("m", 9) is None
-    assert "vectors are compared in memory" in caplog.text
+    assert "searching vectors in memory" in caplog.text
     with psycopg.connect(pg_url, autocommit=True) as connection:
         connection.execute("DROP TYPE embedding_vector_9")
 
