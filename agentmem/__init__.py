@@ -1,9 +1,9 @@
 """
-A conversation memory for agents that knows exactly what the model sees.
+Conversation memory for agents, with an exact record of each prompt.
 
-Importing this loads nothing else: each public name is imported when it is first used, since
-SQLAlchemy alone takes longer than many programs that only read a setting. The names with their
-types are in ``__init__.pyi``. The local model is in `agentmem.inference`, stand-ins for tests in
+Lazy imports: each public name is imported on first use, since importing SQLAlchemy alone takes
+longer than many programs that only read a setting. The names with their types are in
+``__init__.pyi``. The local model is in `agentmem.inference`, fakes for tests in
 `agentmem.testing`.
 """
 

@@ -1,4 +1,4 @@
-"""Frozen settings, checked when they are built."""
+"""Frozen settings, validated on construction."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ from agentmem.errors import ConfigError
 from agentmem.types.fields import check_fields
 
 MAX_LOGPROBS = 50
-"""The most tokens that can be named beside a chosen one."""
+"""The maximum number of alternatives to a sampled token."""
 
 
 _MAX_TIMEOUT_S = 2_000_000
@@ -43,20 +43,20 @@ class Budget:
 
     The recent window grows until prompt and reply fill *context*; then it slides, whole turns at
     a time, until it takes *low_water* of its room. So the prompt's prefix, and with it the KV
-    cache, breaks once per slide and not once per turn.
+    cache, is invalidated once per slide and not once per turn.
 
-    Pins and the current turn come first. A share that is not used goes to the recent window.
-    The shares of summaries and recalled messages are shares of what the pins leave of the prompt.
+    Pins and the current turn come first. Unused shares go to the recent window. The shares of
+    summaries and recalled messages are relative to the prompt without its pins.
 
     Args:
         context: tokens of prompt and reply together.
-        reply: tokens kept free for the reply.
+        reply: tokens reserved for the reply.
         low_water: the share of its room that the window keeps when it slides.
-        summary: tokens of all summaries at most; a float is a share of the prompt. One summary
-            takes a third of it, and at least 16 tokens: under 48 there are none.
-        retrieved: tokens of recalled messages at most; a float is a share of the prompt.
-        clip: whether a current turn that does not fit is shown with its longest text clipped;
-            if not, it is an error.
+        summary: maximum tokens of all summaries; a float is a share of the prompt. One summary
+            takes a third of it, and at least 16 tokens: below 48 there are none.
+        retrieved: maximum tokens of recalled messages; a float is a share of the prompt.
+        clip: whether the longest text of a current turn that does not fit is clipped; if not, it
+            is an error.
     """
 
     context: int = 4096
@@ -93,26 +93,26 @@ class Budget:
 
     @property
     def prompt(self) -> int:
-        """Tokens that the prompt may take."""
+        """Maximum tokens of the prompt."""
         return self.context - self.reply
 
     @property
     def summary_tokens(self) -> int:
-        """Tokens of all summaries at most."""
+        """Maximum tokens of all summaries."""
         return self._tokens(self.summary)
 
     @property
     def retrieved_tokens(self) -> int:
-        """Tokens of recalled messages at most."""
+        """Maximum tokens of recalled messages."""
         return self._tokens(self.retrieved)
 
     def behind(self, num_pinned: int) -> "Budget":
         """
         Return this budget with its shares as tokens, where pins take *num_pinned* of the prompt.
 
-        A float is a share of what the pins leave. Tokens stay as they are while both together
-        take no more than half of what is left, or the part that they take of a prompt without
-        pins if that is more; else they shrink with it. So a window is left behind any pins.
+        A float is a share of the rest after the pins. Token counts are unchanged while both
+        together take at most half of that rest, or their share of a prompt without pins if
+        greater; else they shrink with it. So there is a window after any pins.
         """
         left = self.left_by(num_pinned)
         both = self.summary_tokens + self.retrieved_tokens
@@ -135,18 +135,18 @@ class Budget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseConfig:
     """
-    Connections to the database, and how long they are waited for.
+    Connections to the database, and timeouts.
 
-    A file of SQLite takes the sizes of the pool too; SQLite in memory has one connection.
+    A SQLite file has a pool of the same sizes; in-memory SQLite has one connection.
 
     Args:
         pool_size: connections that are kept open.
-        max_overflow: connections beyond those, while that many calls run at once.
-        pool_timeout_s: seconds to wait for a connection that others use.
-        lock_timeout_s: seconds for which a write waits for its lock, tries again included.
-        statement_timeout_s: seconds that a statement may take; PostgreSQL only. None for no limit,
-            whatever the server's default is.
-        create: whether a database that is not there, or has no tables, is made.
+        max_overflow: additional connections under concurrent calls.
+        pool_timeout_s: seconds to wait for a connection of the pool.
+        lock_timeout_s: seconds that a write waits for its lock, retries included.
+        statement_timeout_s: maximum seconds of a statement; PostgreSQL only. None for no limit,
+            also where the server has a default.
+        create: whether a missing database, or missing tables, are created.
     """
 
     pool_size: int = 5
@@ -179,22 +179,21 @@ class DatabaseConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """
-    How the next token is chosen.
+    How the next token is sampled.
 
     Args:
-        max_tokens: tokens to generate at most; None means the reply reserve of the budget.
+        max_tokens: maximum tokens to generate; None means the reply reserve of the budget.
         temperature: 0 is greedy.
-        top_p: the smallest set of tokens with this much probability; 1 is off.
-        top_k: the *top_k* likeliest tokens; None is off.
-        min_p: only tokens with this share of the likeliest one's probability; 0 is off.
-        repetition_penalty: divides the score of what the prompt or the answer has said already;
-            1 is off.
-        seed: of this request's own generator; None takes a fresh one.
+        top_p: nucleus sampling: the smallest set of tokens with this total probability; 1 is off.
+        top_k: only the *top_k* most probable tokens; None is off.
+        min_p: only tokens with at least this share of the highest probability; 0 is off.
+        repetition_penalty: divides the logits of tokens in the prompt or the answer; 1 is off.
+        seed: of the random generator of this request; None is a random seed.
         stop: strings that end the text; they are not part of it.
-        stop_ids: tokens that end the text besides the model's own; they are not part of it.
-        logprobs: how many of the likeliest tokens to name with each token; None names none, and
-            0 the chosen one alone.
-        ignore_eos: go on where the model would end, to *max_tokens*; for measuring.
+        stop_ids: stop tokens besides the model's own; they are not part of the text.
+        logprobs: the number of top alternatives per token; None returns no logprobs, 0 only those
+            of the sampled token.
+        ignore_eos: continue after an end-of-sequence token, up to *max_tokens*; for benchmarks.
     """
 
     max_tokens: int | None = None
@@ -217,7 +216,7 @@ class Sampling:
         _require(ok=0 <= self.min_p <= 1, message=f"min_p must be in [0, 1], got {self.min_p}")
         _require(
             ok=0 < self.repetition_penalty < float("inf"),
-            message=f"repetition_penalty must be over 0, got {self.repetition_penalty}",
+            message=f"repetition_penalty must be greater than 0, got {self.repetition_penalty}",
         )
         _require(
             ok=self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS,
@@ -233,7 +232,7 @@ class Sampling:
         )
         _require(
             ok=0 <= self.temperature < float("inf"),
-            message=f"temperature must be a finite number from 0 up, got {self.temperature}",
+            message=f"temperature must be finite and at least 0, got {self.temperature}",
         )
         _require(ok=0 < self.top_p <= 1, message=f"top_p must be in (0, 1], got {self.top_p}")
         _require(
@@ -258,22 +257,21 @@ class InferenceConfig:
     How a local model runs.
 
     Args:
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``; auto takes CUDA where there is one.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``; auto is CUDA where available.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is bfloat16 where the
             device computes it fast and float32 elsewhere.
-        weights: ``auto`` lays them out on the CPU as its kernels want them, and changes no answer
-            by more than rounding; ``plain`` leaves them as they are. ``int8`` and ``int4`` let up
-            to 4 rows at a time read weights of fewer bits, which changes answers; prompts and
-            larger batches still take the whole weights, which stay in memory beside them. CPU only.
+        weights: ``auto`` repacks them for the CPU kernels, which changes answers by rounding only;
+            ``plain`` leaves them unchanged. ``int8`` and ``int4`` are quantized weights for up to
+            4 rows at a time, which changes answers; prompts and larger batches use the full
+            weights, which stay in memory too. CPU only.
         block_size: token positions in one KV block.
-        kv_bytes: memory for keys and values, in the pool of blocks and in the buffers of requests
-            that run, which have up to half of it, or in the caches of a model that reuses none;
-            it is taken as it is needed, up to this. A float is a share of what the device has
-            free when the model is loaded.
+        kv_bytes: maximum memory for keys and values: the block pool and the buffers of running
+            requests (up to half of it), or the caches of a model without prefix reuse; allocated
+            on demand. A float is a share of the device's free memory when the model is loaded.
         prefill_chunk: tokens of one prompt in one forward pass.
         max_num_batched_tokens: prompt tokens in one step, over all requests.
-        max_num_seqs: requests that run at once.
-        max_waiting: requests that wait at most; the next one is refused.
+        max_num_seqs: maximum concurrent requests.
+        max_waiting: maximum waiting requests; further ones are rejected.
     """
 
     device: str = "auto"

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (PEP 562)."""
+"""Lazy imports of a package's public names (PEP 562)."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ def lazy_names(
     Return the ``__getattr__`` and ``__dir__`` of a package.
 
     Args:
-        package: its ``globals()``, where a name that was used is kept.
-        homes: the module that each name is imported from.
+        package: its ``globals()``, where imported names are cached.
+        homes: the module of each name.
     """
 
     def getattr_(name: str) -> Any:

@@ -1,9 +1,8 @@
 """
-Stand-ins for tests, of this package and of what is built on it. No model library is loaded.
+Fakes for tests of this package and of its users. No model library is loaded.
 
-`WordCounter` counts words where a real one counts tokens; `ScriptedModel` answers from a list
-and keeps account of prefixes as a real engine does; `HashingEmbedder` gives texts with the same
-words close vectors.
+`WordCounter` counts words as tokens; `ScriptedModel` answers from a list and tracks shared
+prefixes like a real engine; `HashingEmbedder` gives texts with the same words close vectors.
 """
 
 import re
@@ -18,7 +17,7 @@ from agentmem.protocols import Chunk, GenerationRequest, RenderedChat
 from agentmem.types import FinishReason, Generation, Message, Usage, common_prefix
 
 _CONTROL_IDS = 16
-"""Ids below this one are control tokens; a word never has one of them."""
+"""Ids below this are control tokens, and never those of a word."""
 
 
 class WordCounter:
@@ -26,8 +25,8 @@ class WordCounter:
     A `TokenCounter` for which a token is a word.
 
     A message is one control token for its role, its words, and one for its end; a prompt for
-    generation ends with the control token of the assistant. Numbers stay small enough to follow
-    in the head.
+    generation ends with the control token of the assistant. Numbers stay small enough for mental
+    arithmetic.
     """
 
     fingerprint = "words"
@@ -66,10 +65,10 @@ class WordCounter:
 
 class ScriptedModel:
     """
-    A `LanguageModel` that answers with *replies*, one after the other, then with ``"ok"``.
+    A `LanguageModel` that answers with *replies*, in order, then with ``"ok"``.
 
-    ``usage.cached_tokens`` is the longest prefix that an earlier request with the same salt
-    shares, as an unbounded prefix cache would have it. *requests* keeps what was asked.
+    ``usage.cached_tokens`` is the longest prefix shared with an earlier request of the same salt,
+    as in an unbounded prefix cache. *requests* lists all requests.
     """
 
     name = "scripted"
@@ -113,7 +112,7 @@ class ScriptedModel:
     def discard_prefix(
         self, token_ids: Sequence[int], *, num_kept: int = 0, cache_salt: str = ""
     ) -> None:
-        """Forget the requests that *token_ids* begins with and that are longer than *num_kept*."""
+        """Forget the requests that are prefixes of *token_ids* and longer than *num_kept*."""
         self.requests = [
             old
             for old in self.requests
@@ -127,7 +126,7 @@ class ScriptedModel:
         self.requests = [old for old in self.requests if old.cache_salt != cache_salt]
 
     def _cached(self, request: GenerationRequest) -> int:
-        # The last token is always computed: its logits are what the first new token comes from.
+        # The last token is always computed: its logits give the first new token.
         limit = len(request.token_ids) - 1
         shared = (
             common_prefix(old.token_ids, request.token_ids[:limit])
@@ -139,10 +138,10 @@ class ScriptedModel:
 
 class HashingEmbedder:
     """
-    An embedder for which texts are alike as far as they share words.
+    An embedder whose similarity is the share of common words.
 
-    The same text has the same vector in every process. Another *name* is another fingerprint, and
-    other vectors. A text of more than *max_chars* characters is cut into pieces that overlap.
+    The same text has the same vector in every process. Another *name* gives another fingerprint
+    and other vectors. A text of more than *max_chars* characters is split into overlapping chunks.
     """
 
     reads_unspaced = False

@@ -1,1 +1,1 @@
-"""What models and files of every kind ask of this machine: its devices, its hub, its disk."""
+"""The machine: devices, model hub, files, logs, forks."""

@@ -1,10 +1,9 @@
 """
-How the CPU threads of a model wait for each other. To be imported before torch.
+OpenMP wait policy of a model's CPU threads. Import this before torch.
 
-By default a thread that has nothing to do spins until the others are ready. Where two processes
-share the cores, each spins away the time that the other needs: a token that takes 0.05 s then
-takes 1.9 s (SmolLM2, two processes on two cores, 0.09 s with a short spin). In quiet moments the
-fastest token took 0.047 s with either.
+By default an idle thread busy-waits for the others. Where two processes share the cores, each
+burns the time that the other needs: a token of 0.05 s then takes 1.9 s (SmolLM2, two processes on
+two cores; 0.09 s with a short spin). On an idle machine the fastest token took 0.047 s with either.
 """
 
 import os

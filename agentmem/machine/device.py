@@ -1,4 +1,4 @@
-"""Where a model runs. Importing this loads torch."""
+"""The device of a model. Importing this loads torch."""
 
 import contextlib
 import ctypes
@@ -14,10 +14,10 @@ _KINDS = {"cpu", "cuda", "mps"}
 
 def choose_device(name: str) -> torch.device:
     """
-    Return the device that *name* means here.
+    Return the torch device *name*; ``auto`` is CUDA where available.
 
     Raises:
-        ConfigError: there is no such device.
+        ConfigError: the device does not exist.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -38,11 +38,11 @@ def choose_device(name: str) -> torch.device:
 
 
 def give_back(device: torch.device) -> None:
-    """Hand freed memory back to *device*, or to the system, where the allocator would keep it."""
+    """Return freed memory from the allocator to *device*, or to the operating system."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
     with contextlib.suppress(OSError, AttributeError):
-        # Of glibc alone; elsewhere the library keeps what it likes.
+        # glibc only; other C libraries have no such call.
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -58,7 +58,6 @@ def compute_in_one_thread_in_forks() -> None:
     """
     Limit a fork of this process, which has begun to compute, to one thread.
 
-    The others that torch shares its work out to do not come along, and it would wait for them
-    for ever.
+    The worker threads of torch do not survive a fork, and torch would wait for them forever.
     """
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

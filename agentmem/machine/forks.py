@@ -1,7 +1,7 @@
 """
-Forks of this process: what must not be in use while one is made, and what it has to have anew.
+Fork hooks: hold locks across a fork, and renew locks and threads in the child.
 
-A fork has one thread, and a copy of every lock as it was: one that another thread held stays held.
+A child has one thread, and a copy of each lock: one held by another thread stays locked forever.
 """
 
 import os
@@ -10,20 +10,20 @@ from typing import Protocol
 
 
 class Renewable(Protocol):
-    """Has locks or threads that a fork cannot go on with."""
+    """An object with locks or threads that are unusable after a fork."""
 
     def begin_anew(self) -> None:
-        """Make them anew; called in the child, which has no other thread yet."""
+        """Recreate them; called in the child, which has no other thread yet."""
 
 
 class Holdable(Renewable, Protocol):
-    """Has something that must not be in use while a fork is made."""
+    """An object that must be idle during a fork."""
 
     def hold(self) -> None:
-        """Wait until it is unused, and keep it so."""
+        """Wait until it is idle, and block new users."""
 
     def let_go(self) -> None:
-        """Go on, in the parent."""
+        """Unblock, in the parent."""
 
 
 _renewed: "weakref.WeakSet[Renewable]" = weakref.WeakSet()
@@ -32,12 +32,12 @@ _holding: list[Holdable] = []
 
 
 def renew_in_child(owner: Renewable) -> None:
-    """Call `begin_anew` of *owner* in each fork, as long as *owner* is in use."""
+    """Call `begin_anew` of *owner* in each child, while *owner* is referenced."""
     _renewed.add(owner)
 
 
 def hold_in_fork(owner: Holdable) -> None:
-    """Hold *owner* while a fork is made, and renew it in the child."""
+    """Hold *owner* during a fork, and renew it in the child."""
     _held.add(owner)
     _renewed.add(owner)
 

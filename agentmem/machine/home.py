@@ -1,4 +1,4 @@
-"""The home directory, where there is one."""
+"""The home directory and the cache folder."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,10 @@ from agentmem.errors import ConfigError
 
 def expanded(path: str | Path) -> Path:
     """
-    Return *path* with ``~`` at its beginning replaced by the home directory.
+    Return *path* with a leading ``~`` expanded.
 
     Raises:
-        ConfigError: the user of this process has none.
+        ConfigError: there is no home directory.
     """
     try:
         return Path(path).expanduser()
@@ -24,7 +24,7 @@ def expanded(path: str | Path) -> Path:
 
 def cache_folder() -> Path:
     """
-    Return where converted models are kept.
+    Return the cache folder of converted models.
 
     That is ``AGENTMEM_CACHE``, else ``agentmem`` in ``XDG_CACHE_HOME``, else ``~/.cache/agentmem``.
 
@@ -34,5 +34,5 @@ def cache_folder() -> Path:
     named, shared = os.environ.get("AGENTMEM_CACHE"), os.environ.get("XDG_CACHE_HOME", "")
     if named:
         return expanded(named)
-    # A relative one is to be ignored, its specification says.
+    # The XDG specification: ignore relative paths.
     return (Path(shared) if Path(shared).is_absolute() else expanded("~/.cache")) / "agentmem"

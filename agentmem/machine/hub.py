@@ -1,4 +1,4 @@
-"""Whether the hub that models come from can be reached."""
+"""Whether the model hub can be reached."""
 
 import threading
 import urllib.error
@@ -11,7 +11,7 @@ _HUB_TIMEOUT_S: Final = 1.5
 
 
 def hub_answers() -> bool:
-    """Return whether the hub answers; a name server that hangs is not waited for."""
+    """Return whether the hub responds; the timeout includes a hanging DNS lookup."""
     answers: list[bool] = []
 
     def ask() -> None:

@@ -1,9 +1,9 @@
 """
-What the package logs: by the standard library, under the logger ``agentmem``, with fields.
+Structured logging with the standard library, under the logger ``agentmem``.
 
-Each record has an attribute ``event`` and those that the event names, next to a line for people.
-None has a text of a message, pin or summary, of what a user asks, or a password: what code of
-others raises, and what a database says, is named by its class alone, since it may quote texts.
+Each record has the attribute ``event``, the fields of that event, and a human-readable line. None
+has a text of a message, pin, summary or query, or a password: exceptions of other packages and of
+databases appear by class only, since their messages may quote texts.
 """
 
 import logging
@@ -38,18 +38,18 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "step_failed": ("error", "failures"),
     "prefix_cache_dropped": ("error",),
 }
-"""The events, and the fields of each. docs/operations.md says when they come."""
+"""The fields of each event. docs/operations.md lists when each is logged."""
 
 _QUOTES_NOTHING: Final = (DamagedIndexError, IndexFileError, InferenceError)
 _MOST_SEEN: Final = 1000
 
 ROOT: Final = logging.getLogger("agentmem")
-# What a program does not ask for is not printed.
+# Nothing is printed unless the program configures logging.
 ROOT.addHandler(logging.NullHandler())
 
 
 def log(logger: logging.Logger, level: int, event: str, line: str, **fields: Any) -> None:
-    """Log *event* with its *fields*; *line* says it to people, and may name fields in braces."""
+    """Log *event* with its *fields*; *line* is human-readable, with fields in braces."""
     if logger.isEnabledFor(level):
         assert fields.keys() == set(EVENTS[event]), f"{event} has the fields {EVENTS[event]}"
         shown = line.format_map(fields)
@@ -57,13 +57,13 @@ def log(logger: logging.Logger, level: int, event: str, line: str, **fields: Any
 
 
 def nature(error: BaseException) -> str:
-    """Name an error as it may be logged: with its text only where that can quote nothing."""
+    """Describe an error for a log: by class, with its message only where it cannot quote texts."""
     name = type(error).__name__
     return f"{name}: {error}" if isinstance(error, _QUOTES_NOTHING) else name
 
 
 class Once:
-    """Remembers what was logged already, so that reading it again does not log it again."""
+    """Remembers which keys were logged, so that each is logged once."""
 
     def __init__(self) -> None:
         self._seen: set[object] = set()

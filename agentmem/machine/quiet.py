@@ -1,4 +1,4 @@
-"""The model libraries' own bars and warnings, kept from the user's terminal."""
+"""Suppresses progress bars and warnings of the model libraries."""
 
 import contextlib
 import io
@@ -9,13 +9,13 @@ from typing import Any
 
 from transformers.utils import logging as library_logging
 
-# The library's functions carry no types.
+# The functions of the library are untyped.
 _library: Any = library_logging
 
 
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Show no progress bar, warning or log line of the model libraries in this block."""
+    """Suppress progress bars, warnings and log lines of the model libraries in this block."""
     level, bars = _library.get_verbosity(), _library.is_progress_bar_enabled()
     _library.set_verbosity(logging.CRITICAL)
     _library.disable_progress_bar()

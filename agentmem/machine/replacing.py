@@ -1,4 +1,4 @@
-"""A file that takes the place of another one as a whole, or not at all."""
+"""Atomic replacement of a file: write a temporary file, then rename."""
 
 import os
 import tempfile
@@ -11,10 +11,10 @@ from typing import IO
 @contextmanager
 def replacing(path: Path, *, prefix: str, suffix: str = "") -> Iterator[IO[bytes]]:
     """
-    Return a new file that takes the name *path* when the block ends, and is removed if it fails.
+    Yield a temporary file that replaces *path* when the block ends, and is removed if it fails.
 
-    Until then it stands beside it, on the disk and under a name between *prefix* and *suffix*, and
-    only its owner may read it.
+    It is in the same folder, named *prefix* + random + *suffix*, synced to disk before the rename,
+    and readable by its owner only.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""What one layer needs of another. Implementations do not import each other, only this."""
+"""Interfaces between the layers. Implementations import this, never each other."""
 
 from agentmem.protocols.models import (
     Chunk,

@@ -1,4 +1,4 @@
-"""What counts tokens and what generates them."""
+"""Interfaces of token counters and language models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from agentmem.types.fields import Checked, check_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedChat(Checked):
     """
-    A list of messages as the chat template writes it, and the ids of that text.
+    Messages rendered by the chat template, and the token ids of that text.
 
-    *ends* tells how many of the ids stand up to the end of each message. It is for who writes
-    one message after the other, and None for everybody else.
+    *ends* is the number of ids up to the end of each message, from a counter that renders message
+    by message; else None.
     """
 
     text: str
@@ -28,72 +28,71 @@ class RenderedChat(Checked):
 
 class TokenCounter(Protocol):
     """
-    Counts exactly as the model will: its own chat template and tokenizer.
+    Counts exactly like the model: with its chat template and tokenizer.
 
-    One may have an attribute ``default_system`` and be a `DatedCounter` or a `ThinkingCounter`.
+    Optional: an attribute ``default_system``, the methods of `DatedCounter` and `ThinkingCounter`.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Name tokenizer and template: the same fingerprint gives the same ids for ever."""
+        """Identify tokenizer and template: the same fingerprint always gives the same ids."""
         ...
 
     def render(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True
     ) -> RenderedChat:
         """
-        Write *messages* as the model's template does, and give the ids.
+        Render *messages* with the model's template, and tokenize them.
 
-        Text of a message never becomes a control token, whatever it spells. A message whose
-        ``generated`` has this fingerprint keeps those ids.
+        Text of a message never becomes a control token. The ids of ``generated`` are kept for a
+        message whose ``generated`` has this fingerprint.
         """
         ...
 
     def count(self, message: Message) -> int:
         """
-        Return how many tokens *message* adds to a transcript that it is appended to.
+        Return the number of tokens that *message* adds to a transcript.
 
-        Good enough to choose by; what was chosen is rendered and counted as a whole.
+        An estimate to select by; the selected messages are rendered and counted as a whole.
         """
         ...
 
 
 def default_system(counter: TokenCounter) -> str | None:
-    """Return the system text that the template writes by itself, if *counter* knows of one."""
+    """Return the template's default system text, if *counter* has one."""
     text = getattr(counter, "default_system", None)
     return text if isinstance(text, str) and text else None
 
 
 @runtime_checkable
 class DatedCounter(TokenCounter, Protocol):
-    """A counter whose template may print a date; others need no such method."""
+    """Optional interface: a counter whose template may print a date."""
 
     def at_date(self, day: date) -> TokenCounter:
         """
-        Return the counter that renders as on *day*.
+        Return a counter that renders with the date *day*.
 
-        It shares what it remembers with all other counters whose template prints the same.
-        Fingerprints differ only where what is printed does: a template without a date returns
-        the counter itself.
+        It shares its cache with all counters whose template prints the same.
+        Fingerprints differ only where the output does: without a date in the template this is the
+        counter itself.
         """
         ...
 
 
 def counter_at(counter: TokenCounter, day: date) -> TokenCounter:
-    """Return *counter* as on *day*; itself where it knows no dates."""
+    """Return *counter* with the date *day*; unchanged if it is not a `DatedCounter`."""
     return counter.at_date(day) if isinstance(counter, DatedCounter) else counter
 
 
 @runtime_checkable
 class ThinkingCounter(TokenCounter, Protocol):
-    """A counter that knows how thoughts of its model are marked; others need no such method."""
+    """Optional interface: a counter that separates the reasoning of its model from answers."""
 
     def split_answer(self, text: str, *, is_generated: bool = False) -> tuple[str, str]:
         """
-        Return the thoughts in *text*, which the model said, and its answer without them.
+        Return the reasoning in *text*, which the model wrote, and the answer without it.
 
-        An answer that was generated, and not handed over, may begin inside a thought that the
-        prompt has opened.
+        A generated answer may begin inside reasoning that the prompt has opened.
         """
         ...
 
@@ -101,7 +100,7 @@ class ThinkingCounter(TokenCounter, Protocol):
 def split_answer(
     counter: TokenCounter | None, text: str, *, is_generated: bool = False
 ) -> tuple[str, str]:
-    """Return thoughts and answer in *text*; all is the answer where *counter* knows no thoughts."""
+    """Return reasoning and answer in *text*; all is answer if *counter* separates none."""
     if isinstance(counter, ThinkingCounter):
         return counter.split_answer(text, is_generated=is_generated)
     return "", text
@@ -110,15 +109,15 @@ def split_answer(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """
-    What is asked of a model.
+    A request to a model.
 
-    *cache_salt* separates cached prefixes: only requests with the same salt share them. Of the
-    requests that wait, those with a higher *priority* begin first. A request that has no token
-    after *timeout_s* seconds is an error; one that has some ends with them. What is cached of it
-    outlives what requests with a lower *cache_priority* have left.
+    *cache_salt* separates cached prefixes: only requests with the same salt share them. Waiting
+    requests start in order of *priority*, highest first. A request without a token after
+    *timeout_s* seconds is an error; one with tokens ends with those. Its cached blocks are evicted
+    after those of requests with a lower *cache_priority*.
 
     Raises:
-        InvalidInputError: a field is of another type than it says.
+        InvalidInputError: a field is of the wrong type.
     """
 
     token_ids: tuple[int, ...] = field(repr=False)
@@ -148,9 +147,9 @@ class GenerationRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk(Checked):
     """
-    A piece of a running generation.
+    A part of a running generation.
 
-    The texts of all chunks together are the text of the result, which the last chunk carries.
+    The texts of all chunks concatenated are the text of the result, which the last chunk carries.
     A character is never split over two chunks.
     """
 
@@ -159,7 +158,7 @@ class Chunk(Checked):
 
 
 class ChunkStream(Protocol):
-    """The chunks of a running generation; a generator is one."""
+    """The chunks of a running generation; a generator is a `TokenStream`."""
 
     def __iter__(self) -> Iterator[Chunk]: ...
 
@@ -167,32 +166,32 @@ class ChunkStream(Protocol):
 
     def close(self) -> None:
         """
-        Cancel the request and give its memory back.
+        Cancel the request and release its memory.
 
-        A model whose stream can be closed while another thread waits for its next chunk ends that
-        wait; of a generator, which cannot, the chunk is waited for.
+        Closing ends a wait of another thread for the next chunk; with a generator, which cannot be
+        closed meanwhile, the chunk is awaited first.
         """
         ...
 
 
 @runtime_checkable
 class ReportingModel(Protocol):
-    """A model that can say how it is; others need no such method."""
+    """Optional interface: a model that reports its health."""
 
     def health(self) -> ModelHealth:
-        """Return at once, also while a step runs or after it was closed."""
+        """Return without blocking, also during a step or after closing."""
         ...
 
 
 class LanguageModel(Protocol):
-    """Turns token ids into text."""
+    """Generates text from token ids."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def context_window(self) -> int:
-        """Tokens of prompt and reply together that the model was made for."""
+        """Maximum tokens of prompt and reply together."""
         ...
 
     @property
@@ -200,9 +199,9 @@ class LanguageModel(Protocol):
 
     def stream(self, request: GenerationRequest) -> ChunkStream:
         """
-        Generate; the last chunk carries the result.
+        Generate a reply; the last chunk carries the result.
 
-        Closing the stream cancels the request and gives its memory back.
+        Closing the stream cancels the request and releases its memory.
 
         Raises:
             AdmissionError: the request can never fit.
@@ -212,9 +211,9 @@ class LanguageModel(Protocol):
     def discard_prefix(
         self, token_ids: Sequence[int], *, num_kept: int = 0, cache_salt: str = ""
     ) -> None:
-        """Drop what is cached of *token_ids* after the first *num_kept* tokens, unless in use."""
+        """Evict the cache of *token_ids* after the first *num_kept* tokens, unless in use."""
         ...
 
     def forget(self, *, cache_salt: str) -> None:
-        """Drop all that is cached under *cache_salt*: what it was made of has been deleted."""
+        """Evict the cache of *cache_salt*, whose messages were deleted."""
         ...

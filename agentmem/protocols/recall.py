@@ -1,4 +1,4 @@
-"""What finds older messages, and what it reads them from."""
+"""Interfaces of retrieval: the retriever, and the archive of messages and vectors that it reads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,33 +12,33 @@ from agentmem.types.fields import Checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit(Checked):
-    """A message that was recalled, and how good a match it is: higher is better."""
+    """A search hit: a message and its score, higher is better."""
 
     stored: StoredMessage
     score: float
     is_local: bool = True
-    """Whether its position is one of the branch that it is recalled for."""
+    """Whether its position is in the branch that searches."""
 
     ranks: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Its place, from 1 on, in each ranking that found it, such as ``lexical`` and ``dense``."""
+    """Its rank, from 1, in each ranking that found it, such as ``lexical`` and ``dense``."""
 
     times: int = 1
-    """How many messages of this speaker say the same, this one included, which is the newest."""
+    """The number of duplicates by this speaker, including this one, the newest."""
 
 
 INDEX_SUFFIX: Final = ".vectors"
-"""How the names of index files end."""
+"""Suffix of index files."""
 
 INDEX_PART: Final = ".part"
-"""How the names of unfinished ones end."""
+"""Suffix of temporary files of unfinished ones."""
 
 INDEX_LOCK: Final = ".lock"
-"""The file in an index folder that is locked while another one is saved or removed."""
+"""The lock file of an index folder, held while an index file is saved or removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain(Checked):
-    """Whose messages one index holds: those of one session, or of all sessions of a user."""
+    """The scope of an index: one session, or all sessions of a user."""
 
     scope: Scope
     session_id: SessionId | None = None
@@ -47,10 +47,10 @@ class Domain(Checked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent(Checked):
     """
-    A branch and the messages of its own: positions *forked_at* + 1 to *head*.
+    A branch and its own messages: positions *forked_at* + 1 to *head*.
 
-    They are written in that order and the head moves with them, so a reader that has read up to the
-    head has missed nothing, whatever other branches are being written.
+    They are written in order and the head moves in the same transaction, so a reader up to the head
+    misses none, also under concurrent writes to other branches.
     """
 
     session_id: SessionId
@@ -65,8 +65,7 @@ class Embedding(Checked):
     """
     The vector of a message, or of the characters *first* to *last* of a long one.
 
-    *vector* is float32, little-endian; empty where there was nothing to embed, so that no one
-    tries again.
+    *vector* is float32, little-endian; empty for a text without content, which is not retried.
     """
 
     message_id: MessageId
@@ -76,77 +75,77 @@ class Embedding(Checked):
 
 
 class VectorTable(Protocol):
-    """The stored vectors of one embedder, where the database can compare them itself."""
+    """The stored vectors of one embedder, in a database with vector search."""
 
     def fill(self, message_ids: Sequence[MessageId]) -> Mapping[MessageId, bool]:
-        """Take up what is embedded of *message_ids*, and tell of each such whether it has one."""
+        """Load the embedded ones of *message_ids*; return whether each of these has a vector."""
         ...
 
     def search(
         self, vector: bytes, message_ids: Sequence[MessageId], limit: int
     ) -> Sequence[tuple[MessageId, float]]:
         """
-        Compare *message_ids*, all of which were taken up, with *vector*: float32, little-endian.
+        Compare *message_ids*, all of them loaded, with *vector*: float32, little-endian.
 
-        Gives the *limit* closest, best first, each with the inner product of its best vector.
+        Return the *limit* closest, best first, each with the inner product of its best vector.
         """
         ...
 
 
 class Archive(Protocol):
-    """The messages, as a retriever reads them, and the vectors that it has stored."""
+    """The messages, as a retriever reads them, and their stored vectors."""
 
     @property
     def folder(self) -> Path | None:
-        """Where files that can be made anew may stand; None where nothing may outlive it."""
+        """Folder of files that can be rebuilt; None where no file may be written."""
         ...
 
     def extents(self, domain: Domain) -> Sequence[Extent]:
-        """List the branches of *domain*, by their ids, as they are now; nothing if it is gone."""
+        """Return the current branches of *domain*, ordered by id; empty if it was deleted."""
         ...
 
     def read(
         self, domain: Domain, branch_id: BranchId, first: int, last: int
     ) -> Sequence[StoredMessage]:
-        """Return the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
+        """Return the branch's own messages *first* to *last*; empty if it is not of *domain*."""
         ...
 
     def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> Sequence[StoredMessage]:
-        """Return those of *message_ids* that are of *domain* and still say something."""
+        """Return the *message_ids* that are of *domain* and were not deleted."""
         ...
 
     def embeddings(self, fingerprint: str, message_ids: Sequence[MessageId]) -> Sequence[Embedding]:
-        """Return the vectors that *message_ids* have of that embedder, by message and place."""
+        """Return the vectors of *message_ids* by that embedder, ordered by message and position."""
         ...
 
     def add_embeddings(self, fingerprint: str, embeddings: Sequence[Embedding]) -> None:
-        """Store vectors; those of messages that are gone, or embedded already, are left out."""
+        """Store vectors, except those of deleted or already embedded messages."""
         ...
 
     def not_embedded(
         self, fingerprint: str, *, after: MessageId, limit: int
     ) -> Sequence[StoredMessage]:
-        """Return messages, of whomever, without a vector of that embedder, by their ids."""
+        """Return messages of all users without a vector of that embedder, ordered by id."""
         ...
 
     def table(self, fingerprint: str, dimension: int) -> VectorTable | None:
-        """Return the vectors of that embedder as a table; None where the database has no such."""
+        """Return the table of that embedder's vectors; None without database vector search."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Checked):
     """
-    What is looked for, and where.
+    A search query and its scope.
 
     Args:
-        text: the question.
+        text: the query text.
         domain: the session, or the user with all sessions.
-        visible: first and last position that may be found, by branch of *session_id*; of other
-            sessions only the main branch may be, and needs no entry.
-        session_id: the session that is asking.
-        limit: how many hits are wanted at most.
-        zone: the time zone that the question's dates are of.
+        visible: first and last visible position, by branch of *session_id*; of other sessions
+            only the main branch is visible, and needs no entry.
+        session_id: the session that searches.
+        limit: maximum number of hits.
+        zone: the time zone of dates in the query.
     """
 
     text: str
@@ -159,92 +158,92 @@ class Query(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallStatus(Checked):
-    """How far one domain can be searched at this moment, and by what."""
+    """Status of the index of one domain."""
 
     num_messages: int
-    """Messages that can be found."""
+    """Searchable messages."""
 
     num_embedded: int
-    """Those of them that can be found by their meaning."""
+    """Messages with a vector, searchable by meaning."""
 
     num_pending: int
-    """Those that are still to be embedded."""
+    """Messages without a vector yet."""
 
     lexical_because: str | None
-    """Why messages are found by their words alone; None where they are not."""
+    """Why semantic search is off (words only); None if it is on."""
 
     fingerprint: str | None
-    """Of the embedder."""
+    """Fingerprint of the embedder."""
 
     kind: str
-    """How vectors are compared."""
+    """The kind of vector index."""
 
     num_bytes: int
-    """About how much memory the index takes."""
+    """Approximate memory of the index, in bytes."""
 
     generation: int | None
-    """Of the index file that was read or written last."""
+    """Generation of the index file that was last read or written."""
 
     file_bytes: int | None
-    """Size of the index file, if there is one."""
+    """Size of the index file; None without one."""
 
     last_error: str | None
-    """What went wrong last, with the embedder, a stored vector or a file, and is not mended."""
+    """The last unresolved error of the embedder, a stored vector or a file."""
 
 
 OnRecallProgress = Callable[[str, int, int], None]
-"""Is told what is being done, and how many of how many messages are."""
+"""Progress callback: (stage, done, total), in messages."""
 
 
 class Recall(Protocol):
-    """A retriever at work over one archive. Threads may share it."""
+    """A search index over one archive. Thread-safe."""
 
     def search(self, query: Query) -> Sequence[Hit]:
         """
-        Find messages, best first, that still say something now.
+        Return matching messages, best first, without deleted ones.
 
-        What was committed before the call is found, by its words at least; by its meaning once
-        it is embedded.
+        Messages committed before the call are searched by words at least, and by meaning once
+        they are embedded.
         """
         ...
 
     def added(self) -> None:
-        """Take note that something was committed and is to be embedded, soon and elsewhere."""
+        """Notify of a commit: new messages are embedded in the background."""
         ...
 
     def forget(self, scope: Scope, message_ids: Sequence[MessageId]) -> None:
-        """Drop what is kept of messages that were deleted, in memory and in files."""
+        """Remove deleted messages from memory and from files."""
         ...
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything is embedded; tell whether it is."""
+        """Wait until all messages are embedded; return whether they are."""
         ...
 
     def status(self, domain: Domain) -> RecallStatus:
-        """Return how far *domain* can be searched at this moment."""
+        """Return the current index status of *domain*."""
         ...
 
     def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
-        """Make the index of *domain* anew, file included, and embed what is not embedded yet."""
+        """Rebuild the index of *domain*, file included, and embed messages without a vector."""
         ...
 
     def close(self) -> None:
-        """Stop the work in the background and give memory back. Can be called twice."""
+        """Stop background work and release memory. Idempotent."""
         ...
 
 
 @runtime_checkable
 class ReportingRecall(Protocol):
-    """A recall that can say how its work in the background goes; others need no such method."""
+    """Optional interface: a search index that reports the health of its background work."""
 
     def health(self) -> IndexHealth:
-        """Return at once, also while it embeds or after it was closed."""
+        """Return without blocking, also while embedding or after closing."""
         ...
 
 
 class Retriever(Protocol):
-    """Finds earlier messages that might matter now."""
+    """Opens search indexes of earlier messages."""
 
     def over(self, archive: Archive) -> Recall:
-        """Begin to work over *archive*."""
+        """Open a search index over *archive*."""
         ...

@@ -1,8 +1,8 @@
 """
-The nouns, as frozen values.
+The domain types, as frozen values.
 
-Text is checked when a value is built, so that whatever holds one of these can be stored in
-every database and shown to every tokenizer.
+Text is validated on construction, so that every database can store a value and every tokenizer
+can read it.
 """
 
 from agentmem.types.generation import (

@@ -1,13 +1,13 @@
-"""Bytes in the text of a URL, and the short text that stands for them where a model reads."""
+"""``data:`` URLs, and the short placeholders that a model reads in their place."""
 
 import re
 from typing import Final
 
 _MAX_URL_CHARS: Final = 500
-"""Of a URL that is shown; longer ones hold bytes or signatures, which say nothing to a model."""
+"""Maximum length of a shown URL; longer ones hold data or signatures, noise for a model."""
 
 _SHORTEST: Final = 64
-"""Characters of base64 in a text that are worth a stand-in."""
+"""Minimum characters of base64 in a text for a placeholder."""
 
 _KILO: Final = 1000
 _DATA = re.compile(r"\s*data\s*:", re.IGNORECASE)
@@ -17,26 +17,26 @@ _SPACE = re.compile(r"\s+")
 _HEAD = re.compile(
     r"data:(?:[\w.+-]+\\?/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,", re.IGNORECASE | re.ASCII
 )
-# JSON may escape slashes and line ends; MIME and PEM cut base64 into lines of one width.
+# JSON may escape slashes and line ends; MIME and PEM wrap base64 into lines of equal width.
 _CHUNK = re.compile(r"(?:[\w+/%-]|\\/)+={0,2}|={1,2}", re.ASCII)
 _BREAK = re.compile(r"(?:\s|\\[rn]){1,4}")
 _ESCAPES = re.compile(r"\\[rn]|\\(?=/)")
 _NO_WORD = re.compile(r"[\d+/]|[a-z][A-Z]|=\Z")
 _WIDEST_WORD: Final = 40
-"""Characters of a line of base64 at least; a text that goes on behind a URL has shorter words."""
+"""Minimum characters of a base64 line; words of a text that follows a URL are shorter."""
 
 
 def shown_image(url: str, alt: str) -> str:
-    """Return what a text model is shown in place of an image: a description, or where it is."""
+    """Return the text of an image for a text model: its description, or its URL."""
     described = alt.strip() and not _DATA.match(alt)
     return f"[image: {alt if described else shown_url(url)}]"
 
 
 def shown_url(url: str) -> str:
     """
-    Return *url* as it may be shown: of a ``data:`` URL the media type and its size.
+    Return *url* for display: of a ``data:`` URL only the media type and the size.
 
-    A long URL of another kind is cut, with its length.
+    A long URL of another kind is truncated, with its length.
     """
     if _DATA.match(url):
         return _stand_in(url)
@@ -46,7 +46,7 @@ def shown_url(url: str) -> str:
 
 
 def without_data(text: str) -> str:
-    """Return *text* with a short stand-in for each ``data:`` URL in base64."""
+    """Return *text* with a short placeholder for each ``data:`` URL in base64."""
     if "base64," not in text and "base64," not in text.lower():
         return text
     shown, last = [], 0
@@ -59,7 +59,7 @@ def without_data(text: str) -> str:
 
 
 def _end_of_base64(text: str, start: int) -> int:
-    """Return where the base64 that begins at *start* ends: one run, or lines of one width."""
+    """Return the end of the base64 that begins at *start*: one run, or lines of equal width."""
     before = _BREAK.match(text, start)
     first = _CHUNK.match(text, before.end() if before else start)
     if first is None:
@@ -91,7 +91,7 @@ def _stand_in(url: str) -> str:
 
 
 def _num_bytes(body: str, *, is_base64: bool) -> int:
-    # Each escape of a URL is three characters for one byte; white space counts for nothing.
+    # A percent escape is three characters for one byte; white space does not count.
     if is_base64:
         num_chars = len(body) - 2 * body.count("%") - sum(map(len, _SPACE.findall(body)))
         padding = body[-6:].count("=") + body[-6:].lower().count("%3d")

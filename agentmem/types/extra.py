@@ -1,7 +1,7 @@
 """
-What a provider wants back with a call, a thought or a message: kept as it came, and never read.
+Opaque provider data of a tool call, reasoning or a message: stored unchanged, never interpreted.
 
-Signatures of thoughts, encrypted reasoning, cache hints: any JSON value.
+Signatures of reasoning, encrypted reasoning, cache hints: any JSON value.
 """
 
 import json
@@ -14,10 +14,10 @@ _MAX_DEPTH: Final = 100
 
 def check_extra(what: str, value: Any) -> Any:
     """
-    Return a copy of *value* if JSON can hold it exactly.
+    Return a copy of *value* if it survives a JSON round trip.
 
     Raises:
-        InvalidInputError: it is not a JSON value, or would be another one after a round trip.
+        InvalidInputError: it is not a JSON value, or a round trip would change it.
     """
     if value is None or isinstance(value, str):
         return value
@@ -31,12 +31,12 @@ def check_extra(what: str, value: Any) -> Any:
 
 
 def write_extra(value: Any) -> str:
-    """Return *value* as ASCII, so that every database holds any character of it."""
+    """Return *value* as ASCII JSON, which every database can store."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def read_extra(written: str) -> Any:
-    """Return the value that `write_extra` wrote."""
+    """Parse the output of `write_extra`."""
     return json.loads(written)
 
 

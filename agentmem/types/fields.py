@@ -1,8 +1,8 @@
 """
-Fields of values, read from their annotations: coerced where that loses nothing, else refused.
+Validation of dataclass fields by their annotations: lossless coercion, else an error.
 
-A role written as a str is the role, a list is a tuple. Everything else of the wrong type is refused
-as the value is built, and not where it is used much later.
+A str becomes the role that it names, a list a tuple. Any other wrong type is an error on
+construction, not at a later use.
 """
 
 import types
@@ -19,7 +19,7 @@ Check = Callable[[Any], Any]
 
 
 class Checked:
-    """A base for values that have nothing but the types of their fields to check."""
+    """Base class of values with no other checks than the types of their fields."""
 
     __slots__ = ()
 
@@ -29,10 +29,10 @@ class Checked:
 
 def check_fields(value: object, error: type[ValueError] = InvalidInputError) -> None:
     """
-    Check each field of a dataclass against its annotation.
+    Validate each field of a dataclass against its annotation.
 
     Raises:
-        ValueError: a field is of another type and cannot be read as the right one; an *error*.
+        ValueError: a field has the wrong type and cannot be coerced; raised as *error*.
     """
     kind: Any = type(value)
     for name, exact, check in _checks(kind):
@@ -51,10 +51,10 @@ def checked_value(
     what: str, given: Any, hint: Any, error: type[ValueError] = InvalidInputError
 ) -> Any:
     """
-    Return *given* as an argument of the type *hint*, called *what*.
+    Validate the argument *given*, named *what*, against the type *hint*, and return it.
 
     Raises:
-        ValueError: it is of another type and cannot be read as the right one; an *error*.
+        ValueError: it has the wrong type and cannot be coerced; raised as *error*.
     """
     exact, check = _look_of(hint)
     if type(given) in exact:
@@ -69,17 +69,17 @@ def _shown(given: Any) -> str:
     try:
         return f"{given!r:.80}"
     except ValueError:
-        # An int of thousands of digits has no text.
+        # An int of thousands of digits cannot be converted to str.
         return f"a {type(given).__name__}"
 
 
 class _WrongError(Exception):
-    """What a field should have been."""
+    """The expected type, in words."""
 
 
 @cache
 def _checks(kind: type) -> tuple[tuple[str, frozenset[type], Check], ...]:
-    """Return for each field its name, the types that need no further look, and that look."""
+    """Return per field its name, the types that are accepted unchanged, and the full check."""
     return tuple((field.name, *_check_of(field.type)) for field in fields(kind))
 
 
@@ -203,7 +203,7 @@ def _instance(kind: type) -> Check:
 def _has(given: Any, name: str) -> bool:
     try:
         return hasattr(given, name)
-    # A property of the caller's own may raise anything: it is there, and is read when it is used.
+    # A property of a custom class may raise anything: it exists, and is read on use.
     except Exception:  # noqa: BLE001 - see above
         return True
 
@@ -233,7 +233,7 @@ def _text(given: Any) -> str:
 
 
 def _whole(given: Any) -> int:
-    # Numbers of numpy are whole too; True is not a number.
+    # NumPy integers are accepted; True is not a number.
     try:
         return _refuse("an integer")(given) if isinstance(given, bool) else index(given)
     except TypeError:

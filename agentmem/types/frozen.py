@@ -1,4 +1,4 @@
-"""A mapping that cannot be changed, and that can be pickled, copied and hashed as values can."""
+"""An immutable mapping that can be pickled, copied and hashed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ V = TypeVar("V")
 
 
 class FrozenMapping(Mapping[K, V]):
-    """A read-only copy of a mapping, in its order; equal to every mapping of the same items."""
+    """A read-only, ordered copy of a mapping; equal to every mapping of the same items."""
 
     __slots__ = ("_items",)
 

@@ -1,4 +1,4 @@
-"""What a model gave, and what it cost."""
+"""The result of a generation, and its usage."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,11 +19,11 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage(Checked):
-    """What one generation cost."""
+    """Token counts and timings of one generation."""
 
     prompt_tokens: int
     cached_tokens: int
-    """Prompt tokens whose keys and values were found in the cache, counted once."""
+    """Prompt tokens whose keys and values were cached, counted once."""
 
     completion_tokens: int
     ttft_s: float
@@ -33,7 +33,7 @@ class Usage(Checked):
 
     @property
     def computed_tokens(self) -> int:
-        """Prompt tokens that the model had to prefill."""
+        """Prompt tokens that the model prefilled."""
         return self.prompt_tokens - self.cached_tokens
 
     @property
@@ -46,14 +46,14 @@ class Usage(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprob(Checked):
-    """One generated token and how likely the model found it, before sampling narrowed it down."""
+    """The log-probability of one generated token, before sampling filters."""
 
     token_id: int
     logprob: float
     """Natural logarithm of the probability."""
 
     top: tuple[tuple[int, float], ...] = ()
-    """The likeliest tokens with theirs, likeliest first."""
+    """The top alternatives with their log-probabilities, most probable first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +61,9 @@ class Generation(Checked):
     """
     The result of one generation.
 
-    *token_ids* are the first of the generated tokens, as far as they spell *text*; what stopped it
-    is not among them. Where a stop string ended inside a token, that token is the last of them, and
-    their spelling goes on behind *text*: *is_exact* is then false. So it is where there are none,
-    since the model wrote a control token, which no text has.
+    *token_ids* are the generated tokens of *text*, without the stop token or stop string. Where a
+    stop string ended inside a token, that token is the last one and decodes to more than *text*:
+    *is_exact* is then false. So it is without ids, where the model wrote a control token as text.
     """
 
     text: str
@@ -73,28 +72,27 @@ class Generation(Checked):
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = ()
     """
-    One for each generated token, if asked for.
+    One for each generated token, if requested.
 
-    The first ``len(token_ids)`` are those of *token_ids*; then come those of what stopped the text
-    and was left out of it.
+    The first ``len(token_ids)`` are those of *token_ids*; those of the stop sequence follow.
     """
 
     is_exact: bool = True
-    """Whether *token_ids* spell *text* and nothing more."""
+    """Whether *token_ids* decode to *text* exactly."""
 
     error: str | None = None
-    """What went wrong, where many results are given at once and one of them is none."""
+    """The error of a failed request among many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply(Checked):
-    """An answer of the model, the prompt that led to it and what it cost."""
+    """An answer of the model, its prompt and its usage."""
 
     text: str
-    """The answer without thoughts that are marked as the model's template knows them."""
+    """The answer without reasoning, as the model's template marks it."""
 
     finish_reason: FinishReason
     usage: Usage
     prompt: Prompt
     message: StoredMessage | None
-    """The stored answer; None when the model ended without a word."""
+    """The stored answer; None when the model returned no text."""

@@ -1,4 +1,4 @@
-"""Whether a memory works at this moment, as values for probes and dashboards."""
+"""Health of a memory, as values for probes and dashboards."""
 
 from dataclasses import dataclass, field
 
@@ -8,48 +8,48 @@ from agentmem.types.fields import Checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseHealth(Checked):
-    """Whether the database answers, and how its connections are used."""
+    """Whether the database responds, and the use of its connection pool."""
 
     place: str
     """Its URL, without the password."""
 
     is_reachable: bool = False
     is_writable: bool | None = None
-    """None where nothing is written by choice, and where it was not found out."""
+    """None for a read-only memory, and where it is unknown."""
 
     revision: str | None = None
-    """Of its tables, as far as it is known."""
+    """Schema revision of the database, where known."""
 
     expected: str
-    """The revision that this version makes; a later one may do (see ``migrations/README.md``)."""
+    """Schema revision of this version; later ones may work too (see ``migrations/README.md``)."""
 
     is_compatible: bool = False
     is_closed: bool = False
     pool_size: int = 0
-    """Connections that are kept open; 0 where none is kept."""
+    """Connections that are kept open; 0 without a pool."""
 
     pool_checked_out: int = 0
     pool_overflow: int = 0
     """Connections in use beyond *pool_size*."""
 
     seconds: float = 0.0
-    """How long the round trip took, or was waited for."""
+    """Seconds of the round trip, or until the timeout."""
 
     error: AgentMemError | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexHealth(Checked):
-    """How the background work goes that makes messages found by their meaning."""
+    """Health of the background embedding of messages."""
 
     is_idle: bool = True
-    """Whether nothing is left to do; what has failed and is to be tried again is left to do."""
+    """Whether no work is left; failed work that will be retried is left."""
 
     lag_s: float = 0.0
-    """How long the oldest work that is still to be done has waited; 0 where there is none."""
+    """Seconds that the oldest pending work has waited; 0 without any."""
 
     num_set_aside: int = 0
-    """Messages that could not be embedded, and are tried again by the next process."""
+    """Messages that failed to embed, which the next process retries."""
 
     is_closed: bool = False
     last_error: str | None = None
@@ -57,12 +57,12 @@ class IndexHealth(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionHealth(Checked):
-    """How compaction in the background goes, over all branches."""
+    """Health of background compaction, over all branches."""
 
     num_waiting: int = 0
     is_running: bool = False
     num_failed: int = 0
-    """Branches whose last try has failed; their prompts are compacted when the window is full."""
+    """Branches whose last attempt failed; they are compacted when the window is full."""
 
     last_error: str | None = None
 
@@ -70,9 +70,9 @@ class CompactionHealth(Checked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelHealth(Checked):
     """
-    What a model does, read without waiting for its step: the numbers may be a step apart.
+    Load of a model, read without waiting for its step: the numbers may be from different steps.
 
-    All but *name* is None for a model that cannot say it.
+    All but *name* is None for a model that does not report it.
     """
 
     name: str
@@ -82,10 +82,10 @@ class ModelHealth(Checked):
 
     num_waiting: int | None = None
     kv_free: int | None = None
-    """KV blocks that nothing is in."""
+    """Free KV blocks."""
 
     kv_cached: int | None = None
-    """KV blocks that only the prefix cache holds."""
+    """KV blocks referenced by the prefix cache only."""
 
     kv_in_use: int | None = None
     kv_total: int | None = None
@@ -96,24 +96,24 @@ class ModelHealth(Checked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health(Checked):
     """
-    Whether a memory works at this moment, and what it is made of.
+    Health of a memory and of its parts.
 
-    An embedder or a compaction in the background that fails is shown and no reason to take a
-    process out of service: it goes on by words alone, and compacts as a window is full.
+    A failing embedder or background compaction is reported, but does not make the memory unhealthy:
+    it falls back to lexical search, and compacts when a window is full.
     """
 
     database: DatabaseHealth
     compaction: CompactionHealth = CompactionHealth()
     index: IndexHealth | None = None
-    """None without a retriever, and where it cannot say it."""
+    """None without a retriever, and where it does not report its health."""
 
     model: ModelHealth | None = None
     seconds: float = 0.0
-    """How long the check took."""
+    """Seconds that the check took."""
 
     @property
     def is_ok(self) -> bool:
-        """Whether it can serve: the database works, and so does the model where there is one."""
+        """Readiness: whether the database works, and the model if there is one."""
         database, model = self.database, self.model
         is_served = model is None or (not model.is_closed and model.error is None)
         return database.is_reachable and database.error is None and is_served

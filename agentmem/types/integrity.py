@@ -1,4 +1,4 @@
-"""What a check of the store finds."""
+"""Findings of a check of the store."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from agentmem.types.prompt import AssemblyId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy(Checked):
-    """Something stored that is not what was written."""
+    """Stored data that differs from what was written."""
 
     branch_id: BranchId
     position: int | None
-    """Of the message; None where it is about the branch or the session."""
+    """Position of the message; None for a finding about the branch or the session."""
     problem: str
     assembly_id: AssemblyId | None = None
-    """Of the prompt whose account it is in the log."""
+    """Id of the prompt in the log."""

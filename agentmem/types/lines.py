@@ -1,4 +1,4 @@
-"""Which messages say the same, so that one of them may stand for all."""
+"""Deduplication of messages."""
 
 from agentmem.types.messages import ImagePart, Message
 from agentmem.types.words import same_line
@@ -6,10 +6,11 @@ from agentmem.types.words import same_line
 
 def line_of(message: Message) -> str:
     """
-    Return what messages have in common that are copies of each other.
+    Return the deduplication key of a message.
 
-    The speaker, the words but for white space and case, and the images; thoughts do not count.
+    It has the speaker, the text without regard to white space and case, and the images; reasoning
+    does not count.
     """
     images = (part.url for part in message.parts if isinstance(part, ImagePart))
-    # No text has a NUL.
+    # NUL is a safe separator: no text has one.
     return "\0".join((message.role, message.name or "", same_line(message.memory_text), *images))

@@ -1,4 +1,4 @@
-"""Moments in the time zone of a user."""
+"""Time zone conversion."""
 
 from datetime import datetime, tzinfo
 from typing import Final
@@ -14,10 +14,10 @@ PAUSE_S: Final = 3600.0
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
     """
-    Return *moment* as it is in *zone*.
+    Convert *moment* to *zone*.
 
-    In the first and the last hours that a date can have it stays in its own zone, since the other
-    has no date for it.
+    It is returned unchanged in the first and last hours of the range of datetime, where the
+    conversion would overflow.
     """
     try:
         return moment.astimezone(zone)

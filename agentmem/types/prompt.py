@@ -1,4 +1,4 @@
-"""What the model sees, and the account of what it does not."""
+"""The assembled prompt, its layout, and the records of truncated messages."""
 
 import hashlib
 import struct
@@ -18,10 +18,10 @@ AssemblyId = NewType("AssemblyId", int)
 
 
 class Tier(StrEnum):
-    """Where a piece of the prompt comes from, from most to least stable."""
+    """The source of a part of the prompt, from most to least stable."""
 
     TEMPLATE = "template"
-    """What the chat template adds of its own: default system text, generation prompt."""
+    """Tokens added by the chat template: default system text, generation prompt."""
 
     PINNED = "pinned"
     SUMMARY = "summary"
@@ -31,33 +31,33 @@ class Tier(StrEnum):
 
 
 class TruncationReason(StrEnum):
-    """Why something is not in a prompt."""
+    """Why a message is not in a prompt, or not in full."""
 
     WINDOW = "left the window"
-    """The recent window slid on, or older calls of a long tool loop gave way."""
+    """The recent window slid, or older calls of a long tool loop were dropped."""
 
     NOT_INHERITED = "not inherited"
-    """A subtask that does not see its parent's messages."""
+    """A subtask that does not inherit its parent's messages."""
 
     CLIPPED = "clipped"
-    """Shown with its middle cut out."""
+    """Shown without its middle."""
 
     STUBBED = "replaced by a stub"
-    """A policy discarded it; a line tells the model that it was there."""
+    """Discarded by a policy; a one-line stub is shown."""
 
     NO_ROOM = "no room for its summary"
     SUMMARY_DELETED = "its summary was deleted"
-    """A message that it covered was deleted, so its text may not be shown again."""
+    """Its summary covers a deleted message, and was deleted too."""
 
     NOT_RETRIEVED = "not retrieved again"
     REPLACED = "replaced by what came later"
-    """The closing of a call whose result came late, or a broken-off answer that was retried."""
+    """A synthetic result whose real one came late, or an interrupted answer that was retried."""
 
     DELETED = "deleted"
-    """What it said was deleted, and the transcript is legal without it."""
+    """Its content was deleted, and the transcript is valid without it."""
 
     PURGED = "left out by a prompt whose account was purged"
-    """When and why it left went with the log of then; the oldest prompt of the log names it."""
+    """Its record was purged with older log entries; the oldest remaining entry names it."""
 
 
 class DisplayForm(StrEnum):
@@ -67,20 +67,20 @@ class DisplayForm(StrEnum):
     CLIPPED = "clipped"
     STUB = "stub"
     REPLACED = "replaced"
-    """In the window, but another message stands for it."""
+    """In the window, but replaced by another message."""
 
     DELETED = "deleted"
-    """In the window, but it says nothing any more, and nothing needs it."""
+    """In the window, but its content was deleted and it is not shown."""
 
     @property
     def is_shown(self) -> bool:
-        """Whether a prompt shows something of it."""
+        """Whether a prompt shows any of it."""
         return self not in (DisplayForm.REPLACED, DisplayForm.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span(Checked):
-    """What became of the messages *first* to *last* (positions, both included)."""
+    """How a prompt shows the messages *first* to *last* (positions, both included), or not."""
 
     first: int
     last: int
@@ -89,16 +89,16 @@ class Span(Checked):
 
     form: DisplayForm = DisplayForm.FULL
     kept: int | None = None
-    """Characters that a clipped message still shows."""
+    """Characters that are left of a clipped message."""
 
     source: str | None = None
     """Key of the summary that covers them."""
 
     times: int = 1
-    """How many messages say the same as a recalled one that is kept in its place."""
+    """Number of equal messages, of which a recalled one is the shown copy; 1 without duplicates."""
 
     def explain(self) -> str:
-        """Describe in words what became of these messages."""
+        """Describe in words how these messages are shown."""
         where = "not shown" if self.tier is None else f"{self.tier} tier"
         how = "" if self.form is DisplayForm.FULL else f", {self.form}"
         via = "" if self.source is None else f", by summary {self.source}"
@@ -108,22 +108,21 @@ class Span(Checked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """
-    A text that stands for the messages *first* to *last* of a branch.
+    A summary of the messages *first* to *last* of a branch.
 
-    A summary is never changed: another text is another summary. Which ones a prompt shows stands
-    in its layout.
+    Immutable: another text is another summary. The layout of a prompt names the ones that it shows.
     """
 
     branch_id: BranchId
     first: int
     last: int
     level: int
-    """0 when it was made of messages only, else one more than the highest it was made of."""
+    """0 for a summary of messages only, else 1 + the highest level among its inputs."""
 
     text: str
     author: str
     source_hash: str
-    """Of the texts it was made of."""
+    """Hash of its inputs."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -131,7 +130,7 @@ class Summary:
 
     @property
     def key(self) -> str:
-        """Name the summary by its content; short enough to be read in a log."""
+        """Content hash of the summary, short enough for a log."""
         facts = (self.first, self.last, self.level, self.text, self.author, self.source_hash)
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
 
@@ -139,31 +138,31 @@ class Summary:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationRecord(Checked):
     """
-    Messages that could have been in the prompt and are not, and why.
+    Messages that were candidates for the prompt but are not in it in full, and why.
 
-    *first* and *last* are positions, both included. *num_tokens* is None for a range that was
-    never read, such as what lies before a window that was rebuilt from its end.
+    *first* and *last* are positions, both included. *num_tokens* is None for a range that was not
+    read, such as the messages before a window that was rebuilt from its end.
     """
 
     branch_id: BranchId
     first: int
     last: int
     tier: Tier
-    """The tier that lost them."""
+    """The tier that dropped them."""
 
     reason: TruncationReason
     num_tokens: int | None
     room: int
-    """Tokens that tier had in this prompt."""
+    """Token limit of that tier in this prompt."""
 
     destination: str
-    """Where they are now; ``store`` means that ``Session.messages(first, last)`` reads them."""
+    """Where they can be found; ``store`` means ``Session.messages(first, last)``."""
 
     assembly_id: AssemblyId | None = None
     created_at: datetime | None = None
 
     def explain(self) -> str:
-        """Describe in words what was left out, and where it is."""
+        """Describe the truncated messages and their destination in words."""
         size = "not counted" if self.num_tokens is None else f"{self.num_tokens} tokens"
         return (
             f"messages {self.first}-{self.last} ({size}) {self.reason}: the {self.tier} tier had "
@@ -172,11 +171,11 @@ class TruncationRecord(Checked):
 
 
 class PrefixBreak(StrEnum):
-    """Why the prompt does not go on from the one before."""
+    """Why the prompt does not extend the previous one."""
 
     FIRST = "first prompt"
     BRANCH = "branch"
-    """A subtask that could not go on from its parent's prompt."""
+    """A subtask that could not extend its parent's prompt."""
 
     BUDGET = "budget"
     TEMPLATE = "template"
@@ -184,24 +183,24 @@ class PrefixBreak(StrEnum):
     COMPACTION = "compaction"
     RETRIEVED = "retrieved text"
     RESULT = "result came"
-    """A call that was open has its result where a stand-in was."""
+    """An open call now has its result in place of a synthetic one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse(Checked):
-    """What this prompt has in common with the one before it on the same branch."""
+    """The common prefix of this prompt and the previous one of the same branch."""
 
     common_tokens: int
-    """Tokens that both begin with, so that their KV can be reused if it is still cached."""
+    """Length of the common prefix in tokens; its KV can be reused if it is still cached."""
 
     broken_by: PrefixBreak | None
-    """Why the common prefix ends before the previous prompt did; None if it did not."""
+    """Why the common prefix is shorter than the previous prompt; None if it is not."""
 
     detail: str = ""
-    """What it was, such as the keys of the pins that changed."""
+    """Details, such as the keys of changed pins."""
 
     def explain(self) -> str:
-        """Describe in words how far the prompt begins like the one before."""
+        """Describe the common prefix in words."""
         why = "" if self.broken_by is None else f", then broken by: {self.broken_by}"
         what = f" ({self.detail})" if self.detail else ""
         return f"begins like the prompt before for {self.common_tokens} tokens{why}{what}"
@@ -210,7 +209,7 @@ class Reuse(Checked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt(Checked):
     """
-    What the model sees, and an account of it.
+    The input of the model, and a record of its composition.
 
     ``len(token_ids)`` is ``sum(tokens_by_tier.values())``, and *layout* covers each position of
     the branch's view exactly once.
@@ -226,33 +225,33 @@ class Prompt(Checked):
     tokens_by_tier: Mapping[Tier, int]
     layout: tuple[Span, ...]
     truncations: tuple[TruncationRecord, ...]
-    """What this assembly newly left out; what earlier ones left out is in the log already."""
+    """Truncations since the previous prompt; earlier ones are in the log."""
 
     summaries: tuple[Summary, ...]
-    """What the summary tier shows, oldest first."""
+    """The shown summaries, oldest first."""
 
     pins: tuple[tuple[str, int], ...]
-    """Scope and key of each pin shown, and its version."""
+    """Scope, key and version of each shown pin."""
 
     reuse: Reuse
     context: int
     reply: int
     fingerprint: str
-    """Which tokenizer and template counted."""
+    """Fingerprint of tokenizer and template."""
 
     assembly_id: AssemblyId | None = None
     recalled: tuple[RecalledHit, ...] = ()
-    """What was recalled for this prompt, the best first."""
+    """The recalled messages, best first."""
 
     default_system: str | None = None
     """
-    The system text that the model's chat template writes by itself while there are no pins.
+    The default system text of the model's chat template, which is used without pins.
 
-    Pins are a system message, which takes its place. None where the template has no such text.
+    Pins are a system message, which replaces it. None where the template has no such text.
     """
 
     warnings: tuple[str, ...] = ()
-    """What makes prompts of this branch worse than they could be, in words with numbers."""
+    """Problems that degrade the prompts of this branch, in words with numbers."""
 
     @property
     def num_tokens(self) -> int:
@@ -260,13 +259,13 @@ class Prompt(Checked):
 
     @property
     def prompt_hash(self) -> str:
-        """SHA-256 over the token ids: two prompts are the same bytes if this is the same."""
+        """SHA-256 over the token ids: equal for byte-identical prompts."""
         packed = struct.pack(f"<{len(self.token_ids)}I", *self.token_ids)
         return hashlib.sha256(packed).hexdigest()
 
     def explain(self) -> str:
         """
-        Describe in words what the model sees and what it does not, one line for each part.
+        Describe the shown and the truncated parts in words, one line each.
 
         Positions are those of `Session.messages()`.
         """
@@ -294,7 +293,7 @@ class Prompt(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblyInfo(Checked):
-    """A prompt as the log keeps it: everything but the text."""
+    """A log entry of a prompt: everything but the text."""
 
     id: AssemblyId
     branch_id: BranchId
@@ -314,13 +313,13 @@ class AssemblyInfo(Checked):
 
 
 def freeze(mapping: Mapping[Tier, int]) -> Mapping[Tier, int]:
-    """Return a read-only copy of *mapping* in the order of the tiers, zeros left out."""
+    """Return a read-only copy of *mapping* in the order of the tiers, without zeros."""
     return FrozenMapping({tier: mapping[tier] for tier in Tier if mapping.get(tier)})
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Count the tokens that two sequences begin with alike."""
-    # Slices are compared far faster than tokens one by one; two tuples, as no list equals a tuple.
+    """Return the length of the common prefix of two sequences."""
+    # Comparing slices is far faster than token by token; both as tuples: no list equals a tuple.
     one, other = tuple(one), tuple(other)
     same, most = 0, min(len(one), len(other))
     while same < most:

@@ -1,7 +1,7 @@
 """
-Thoughts of a model in plain text, told from its answer by the marks of the known families.
+Reasoning of a model in plain text, separated from its answer by the tags of known model families.
 
-Only for what a model wrote: in a user's text the same marks are a quotation.
+Only for text by a model: in a user's text the same tags are a quotation.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 _NAMES = "think|thinking|thought|thoughts|reasoning|seed:think|antthinking"
 
-# Each family: what opens a thought, what closes it.
+# Opening and closing tag of each family.
 _FAMILIES = (
     # DeepSeek, Qwen, GLM, SmolLM3, Granite, Nemotron, Seed, EXAONE, Reka
     (rf"<\s*(?:{_NAMES})(?:\s[^<>]*)?>", rf"<\s*/\s*(?:{_NAMES})\s*>"),
@@ -34,9 +34,9 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _FIRST = ("<", "[", "\u25c1")
-"""What every mark begins with: most texts have none of them."""
+"""First characters of all tags: most texts have none of them."""
 
-# What some families put around the answer that follows a thought.
+# Tags of some families around the answer after the reasoning.
 _FRAME = re.compile(
     r"\A\s*(?:<answer>(?P<answer>.*)</answer>"
     r"|<\|START_RESPONSE\|>(?P<response>.*?)(?:<\|END_RESPONSE\|>)?"
@@ -46,7 +46,7 @@ _FRAME = re.compile(
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _QUOTES = "'\"\u201c\u201d\u2018\u2019\u00ab\u00bb"
 
-# gpt-oss writes each part of an answer in a channel of its own.
+# gpt-oss writes each part of an answer in a separate channel.
 _CHANNEL = re.compile(
     r"(?:<\|start\|>\s*assistant[^<]*)?"
     r"<\|channel\|>\s*(?P<name>analysis|commentary|final)(?P<to>[^<]*)"
@@ -55,7 +55,7 @@ _CHANNEL = re.compile(
     re.DOTALL,
 )
 _ANALYSIS = "<|channel|>analysis<|message|>"
-# The same once a decoder has left out the control tokens.
+# The same after decoding without control tokens.
 _BARE_CHANNELS = re.compile(
     r"\A\s*analysis(?:(?P<thought>.*?)assistantfinal(?P<answer>.*)|(?P<cut>[A-Z].*))\Z", re.DOTALL
 )
@@ -66,17 +66,17 @@ _SPOKEN = re.compile(
     re.DOTALL,
 )
 
-# What is left may spell a mark anew, as in "<th<think></think>ink>".
+# The rest may form another tag, as in "<th<think></think>ink>".
 _MAX_ROUNDS = 8
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
     """
-    Return the thoughts in *text*, which a model wrote, and the answer without them.
+    Return the reasoning in *text*, which a model wrote, and the answer without it.
 
-    A thought may be closed, cut off, nested or repeated, and its opening mark may have stood in
-    the prompt: what comes before a closing mark alone is a thought. Marks in code and in quotation
-    marks are part of the answer. Without thoughts *text* comes back as it was.
+    Reasoning may be closed, cut off, nested or repeated, and its opening tag may be in the prompt:
+    text before a lone closing tag is reasoning. Tags in code and in quotation marks are part of the
+    answer. Without reasoning *text* is returned unchanged.
     """
     thoughts: list[str] = []
     for _ in range(_MAX_ROUNDS):
@@ -88,12 +88,12 @@ def split_reasoning(text: str) -> tuple[str, str]:
 
 
 def names_reasoning(text: str) -> bool:
-    """Whether *text*, such as a chat template, has a mark of a thought of any known family."""
+    """Whether *text*, such as a chat template, has a reasoning tag of a known family."""
     return bool(_MARK.search(text) or "<|channel|>" in text or "Here is my thought process" in text)
 
 
 def open_reasoning(prompt: str) -> str:
-    """Return the mark of the thought that is open at the end of *prompt*; empty if none is."""
+    """Return the opening tag of reasoning that is open at the end of *prompt*, or ''."""
     if prompt.rstrip().endswith(_ANALYSIS):
         return _ANALYSIS
     marks = list(_MARK.finditer(prompt))
@@ -101,7 +101,7 @@ def open_reasoning(prompt: str) -> str:
 
 
 def _split_once(text: str) -> tuple[str, str] | None:
-    """Return thoughts and answer; None where *text* has no thought."""
+    """Return reasoning and answer; None where *text* has no reasoning."""
     if "<|channel|>" in text and _CHANNEL.search(text):
         return _split_channels(text)
     for pattern in (_BARE_CHANNELS, _SPOKEN):
@@ -121,7 +121,7 @@ def _split_channels(text: str) -> tuple[str, str]:
         if part["name"] == "analysis":
             thoughts.append(part["text"].strip())
         elif "to=" in part["to"]:
-            # A call that was left as text: it is neither thought nor answer, and is not lost.
+            # A call that was left as text: neither reasoning nor answer, but not dropped.
             said.append(f"{part['to'].strip()} {part['text']}")
         else:
             said.append(part["text"])
@@ -150,7 +150,7 @@ def _split_marks(text: str) -> tuple[str, str] | None:
         depth += 1 if opens else -1
     if not pieces:
         return None
-    # What follows the last closing mark is the answer, however many marks a thought has named.
+    # The answer follows the last closing tag, however many tags the reasoning mentions.
     pieces.append(text[begin:])
     is_thought.append(opens)
     thoughts = [p.strip() for p, thought in zip(pieces, is_thought, strict=True) if thought]
@@ -161,7 +161,7 @@ def _split_marks(text: str) -> tuple[str, str] | None:
 
 
 def _marks(text: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """Return each mark, and whether it only stands there as code or as a quotation."""
+    """Yield each tag, and whether it is in code or in a quotation."""
     spans = [found.span() for found in _CODE.finditer(text)] if "`" in text else []
     at = 0
     for mark in _MARK.finditer(text):
@@ -174,7 +174,7 @@ def _marks(text: str) -> Iterator[tuple[re.Match[str], bool]]:
 
 
 def _joined(said: Sequence[str]) -> str:
-    """Join what stood around thoughts; white space beside a thought goes with it, but for one."""
+    """Join the texts around reasoning, with a single white space in place of it."""
     answer = ""
     for piece in said:
         answer += piece.lstrip() if not answer or answer[-1].isspace() else piece

@@ -1,4 +1,4 @@
-"""What a prompt tells of the messages that were recalled for it."""
+"""The record of recalled messages in a prompt."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ class RecalledHit(Checked):
 
     message_id: MessageId
     position: int | None
-    """Where it stands in the branch of the prompt; None for one of another session."""
+    """Its position in the branch of the prompt; None for one of another session."""
 
     score: float
-    """What it was ordered by, higher is better; comparable within one prompt."""
+    """Sort key, higher is better; comparable within one prompt."""
 
     ranks: tuple[tuple[str, int], ...]
-    """Each list that found it, and its place in that from 1 on."""
+    """Its rank, from 1, in each ranking that found it."""
 
     def explain(self) -> str:
-        """Describe in words what was recalled and how it was found."""
+        """Describe the message and its ranks in words."""
         where = (
             f"message {self.message_id} of another session"
             if self.position is None

@@ -1,4 +1,4 @@
-"""Whose conversation it is, and its lines."""
+"""Sessions, their owners and their branches."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -10,14 +10,14 @@ from agentmem.types.messages import BranchId, Inherit, SessionId
 from agentmem.types.text import check_text
 
 MAX_NAME_CHARS = 500
-"""Length of a namespace, user, session key, pin key or client key."""
+"""Maximum length of a namespace, user, session key, pin key or client key."""
 
 
 def check_name(what: str, name: str) -> str:
     """
-    Return *name* if it can identify something: any text of 1 to 500 characters.
+    Return *name* if it is a valid identifier: any text of 1 to 500 characters.
 
-    Names are compared as they are, case and white space included, and never parsed.
+    Names are compared exactly, case and white space included, and never parsed.
 
     Raises:
         InvalidInputError: it is empty, too long, or not storable text.
@@ -32,7 +32,7 @@ def check_name(what: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Who asks. Every read and write of the store is bound to one: an id alone opens nothing."""
+    """Tenant of a read or write: namespace and user. An id alone gives no access."""
 
     namespace: str = "default"
     user: str = "default"
@@ -43,7 +43,7 @@ class Scope:
 
 
 class BranchState(StrEnum):
-    """OPEN can be written; the others are history."""
+    """OPEN can be written; the others are read-only."""
 
     OPEN = "open"
     ENDED = "ended"
@@ -59,7 +59,7 @@ class BranchInfo(Checked):
     name: str
     parent: BranchId | None
     forked_at: int
-    """Position of the last message of the parent that this branch sees."""
+    """Position of the last message of the parent in this branch's view."""
 
     head: int
     """Position of the newest message of this branch's view."""
@@ -67,7 +67,7 @@ class BranchInfo(Checked):
     inherit: Inherit
     state: BranchState
     is_line: bool = False
-    """Whether it is a line that the session itself is or was on, as ``main`` is; else a subtask."""
+    """Whether it is a line, a current or former main branch of the session; else a subtask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +79,13 @@ class SessionInfo(Checked):
     key: str
     main: BranchId
     line: BranchId
-    """The line that it is on: ``main``, unless an earlier message was edited or answered anew."""
+    """The current line: ``main``, unless a message was edited or an answer regenerated."""
 
     num_messages: int
     created_at: datetime
     updated_at: datetime
     timezone: str | None = None
-    """Name of the time zone that its dates are shown in; None is UTC."""
+    """Name of the time zone of shown dates; None is UTC."""
 
     day: date | None = None
-    """The day that templates print which print one; None for sessions of older versions."""
+    """The date that chat templates print, if they do; None for sessions of older versions."""

@@ -1,4 +1,4 @@
-"""The one door for text: what every database and every tokenizer can take."""
+"""Validation of text: no NUL and no surrogates, for every database and tokenizer."""
 
 import re
 
@@ -6,7 +6,7 @@ from agentmem.errors import InvalidInputError, InvalidTextError
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-# In the order in which they are tried: a pair, a lone half, any other escape.
+# In order of precedence: a pair, a lone surrogate, any other escape.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -17,10 +17,10 @@ _ESCAPE = re.compile(
 
 def check_text(what: str, text: str) -> str:
     """
-    Return *text* if every database can hold it.
+    Return *text* if every database can store it.
 
-    PostgreSQL refuses NUL, and a surrogate has no UTF-8 form; SQLite would take the first
-    and fail late on the second, so both are refused alike, before anything is written.
+    PostgreSQL rejects NUL, and a surrogate has no UTF-8 form; SQLite would accept the first
+    and fail late on the second, so both are rejected before anything is written.
 
     Raises:
         InvalidTextError: *text* has a NUL or a surrogate.
@@ -35,9 +35,9 @@ def check_text(what: str, text: str) -> str:
 
 def repair_text(text: str) -> str:
     """
-    Make any str storable: surrogate pairs are joined, lone halves and NUL become U+FFFD.
+    Make any str storable: surrogate pairs are joined, lone surrogates and NUL become U+FFFD.
 
-    Text that is storable already comes back unchanged.
+    Storable text is returned unchanged.
     """
     joined = _PAIR.sub(
         lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text
@@ -47,9 +47,9 @@ def repair_text(text: str) -> str:
 
 def repair_escapes(json_text: str) -> str:
     r"""
-    Put U+FFFD in place of each lone surrogate that an escape of *json_text* hides.
+    Replace each escaped lone surrogate in *json_text* by U+FFFD.
 
-    ``"\ud83c"`` is plain ASCII, and no text any more once it is parsed. What has none comes back
+    ``"\ud83c"`` is plain ASCII, but invalid text after parsing. JSON without any is returned
     unchanged.
     """
     if "\\u" not in json_text:

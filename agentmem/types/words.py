@@ -1,9 +1,9 @@
 r"""
-Letters, marks and words of any script: what a word is, and which spellings of it are the same.
+Word boundaries and normalization of spelling, in any script.
 
-Python's ``\w`` has no combining marks, so that it cuts दिल्ली into three consonants. Here a mark
-belongs to the letter before it, points that a script may leave out are dropped, and accents can be
-folded. Which language a word is in is for others to find out.
+Python's ``\w`` has no combining marks, so that it splits दिल्ली into three consonants. Here a mark
+belongs to the preceding letter, optional vowel points are dropped, and accents can be folded.
+Language detection is elsewhere.
 """
 
 import re
@@ -19,11 +19,11 @@ UNSPACED: Final = (
     "\uaa60-\uaadf\uac00-\ud7ff\uf900-\ufaff\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
 )
 """
-Inside of a character class: scripts that are written without spaces between words, or whose
-particles stick to them: Thai to Khmer, Burmese, kana, bopomofo, Han with its rare planes, Hangul.
+Content of a character class: scripts without spaces between words, or with attached particles:
+Thai to Khmer, Burmese, kana, bopomofo, Han with its rare planes, Hangul.
 """
 
-# Where marks and digits are; what lies between is Han, Hangul and signs of dead scripts.
+# Ranges with marks and digits; between them are Han, Hangul and extinct scripts.
 _SEARCHED: Final = (
     *(range(0x300, 0x3100), range(0xA600, 0xAC00), range(0xFB00, 0x12000)),
     *(range(0x16A00, 0x17000), range(0x1BC00, 0x1BCA0), range(0x1CF00, 0x1FC00)),
@@ -31,12 +31,12 @@ _SEARCHED: Final = (
 
 
 def _in_category(kind: str) -> list[int]:
-    """List the characters whose category begins with *kind*."""
+    """Return the code points whose category begins with *kind*."""
     return [code for code in chain(*_SEARCHED) if unicodedata.category(chr(code)).startswith(kind)]
 
 
 def _ranges(codes: Iterable[int]) -> str:
-    """Write *codes* (ascending) as the inside of a character class."""
+    """Return *codes* (ascending) as the content of a character class."""
     found: list[str] = []
     for _, run in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
         numbers = [code for _, code in run]
@@ -45,7 +45,7 @@ def _ranges(codes: Iterable[int]) -> str:
 
 
 MARKS: Final = _ranges(_in_category("M"))
-"""Inside of a character class: all that is written on, below or around a letter."""
+"""Content of a character class: combining marks."""
 
 WORD: Final = rf"[\w{MARKS}]"
 """A character of a word: a letter, a digit, an underscore, or a mark on one of them."""
@@ -55,13 +55,13 @@ _IN_WORD: Final = re.compile(WORD)
 LETTER: Final = rf"(?:[^\W_]|[{MARKS}])"
 """The same without the underscore."""
 
-# What is not seen: soft hyphens, marks of direction, joiners, spaces of no width, variants.
+# Invisible characters: soft hyphens, bidi marks, joiners, zero-width spaces, variation selectors.
 _UNSEEN: Final = (
     *(range(0xAD, 0xAE), range(0x34F, 0x350), range(0x61C, 0x61D), range(0x180B, 0x1810)),
     *(range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070)),
     *(range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xE0000, 0xE0200)),
 )
-# Vowel points and signs of cantillation, which most texts leave out, and the Arabic tatweel.
+# Vowel points and cantillation marks, which most texts omit, and the Arabic tatweel.
 _POINTS: Final = (
     *(range(0x591, 0x5BE), range(0x5BF, 0x5C0), range(0x5C1, 0x5C3), range(0x5C4, 0x5C6)),
     *(range(0x5C7, 0x5C8), range(0x610, 0x61B), range(0x640, 0x641), range(0x64B, 0x660)),
@@ -79,19 +79,19 @@ _ALWAYS: Final = str.maketrans(
 # Between Hebrew letters these are part of an abbreviation or of a sound.
 _HEBREW_SIGNS: Final = re.compile("(?<=[\u05d0-\u05ea])[\"'](?=[\u05d0-\u05ea])")
 
-# Letters that are no letter with an accent for Unicode, and are typed as these without one.
+# Letters that Unicode does not decompose, and their usual spelling without a stroke.
 _PLAIN: Final = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "ı": "i", "ĸ": "k", "ŋ": "n"}  # noqa: RUF001
     | {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th", "ƒ": "f", "ɓ": "b", "ɗ": "d", "ƙ": "k"}
     | {"ё": "е", "ѐ": "е", "ѝ": "и", "ґ": "г"}  # noqa: RUF001 - Cyrillic
-    # Arabic: alef with what stands on it, and letters that Persian and Urdu spell otherwise.
+    # Arabic: alef with marks, and letters that Persian and Urdu encode differently.
     | dict.fromkeys("أإآٱ", "ا")  # noqa: RUF001
     | dict.fromkeys("ىیېے", "ي")
     | {"ک": "ك", "ڪ": "ك", "ة": "ه", "ہ": "ه", "ۀ": "ه", "ۂ": "ه", "ۃ": "ه", "ھ": "ه"}  # noqa: RUF001
 )
 _FOLDED: Final = (range(0x300, 0x370), range(0x1AB0, 0x1B00), range(0x1DC0, 0x1E00))
 _ACCENTS: Final = re.compile(f"[{_ranges(chain(*_FOLDED))}]+")
-# Letters of their own in Cyrillic, which only look as if they had an accent.
+# Cyrillic letters that decompose although their mark is not an accent.
 _KEPT: Final = re.compile("[йЙўЎїЇ]")
 # A nasal before a consonant of its own row may be written as a dot: हिन्दी and हिंदी.
 _INDIC: Final = tuple(
@@ -114,10 +114,10 @@ _CLUSTER: Final = re.compile(rf"[^{MARKS}](?:[\u17d2\u1039\u1a60][^{MARKS}]|[{MA
 
 def normalize(text: str) -> str:
     """
-    Return *text* in the spelling that words are read from.
+    Return *text* normalized for word segmentation.
 
-    Compatible forms become one (NFKC), digits are ASCII, and what may be left out in writing is:
-    vowel points of Arabic and Hebrew, tatweel, soft hyphens, joiners and other unseen characters.
+    NFKC, ASCII digits, and without optional characters: vowel points of Arabic and Hebrew, tatweel,
+    soft hyphens, joiners and other invisible characters.
     """
     if text.isascii():
         return text
@@ -127,10 +127,10 @@ def normalize(text: str) -> str:
 @lru_cache(maxsize=1 << 14)
 def fold(word: str) -> str:
     """
-    Return *word* without the accents that people leave out when they type, in lower case.
+    Return *word* in lower case, without the accents that are often omitted in typing.
 
     Latin, Greek and Cyrillic accents, the forms of the Arabic alef, the dots below Indic letters.
-    Letters that only look accented, as й, stay.
+    Letters that only look accented, such as й, are kept.
     """
     if word.isascii():
         return word.lower()
@@ -143,7 +143,7 @@ def fold(word: str) -> str:
         else _ACCENTS.sub("", unicodedata.normalize("NFD", piece)).translate(_PLAIN)
         for piece in pieces
     )
-    # The Armenian ligature is written with another letter in capitals.
+    # The Armenian ligature has another letter in upper case.
     folded = unicodedata.normalize("NFC", folded).translate(_PLAIN).replace("եւ", "եվ")
     if _IS_INDIC.search(folded):
         folded = unicodedata.normalize("NFD", folded)
@@ -154,12 +154,12 @@ def fold(word: str) -> str:
 
 
 def clusters(text: str) -> list[str]:
-    """Cut *text* into letters with their marks: what a reader takes for one character."""
+    """Split *text* into letters with their marks (grapheme clusters)."""
     return _CLUSTER.findall(text)
 
 
 def stands_alone(found: re.Match[str]) -> bool:
-    """Whether what was *found* in a text is not a piece of a longer word."""
+    """Whether a match is a whole word, not part of a longer one."""
     around = (
         found.string[found.start() - 1 : found.start()],
         found.string[found.end() : found.end() + 1],
@@ -168,5 +168,5 @@ def stands_alone(found: re.Match[str]) -> bool:
 
 
 def same_line(text: str) -> str:
-    """Return what two texts have in common that differ in white space and case alone."""
+    """Return *text* with single spaces and folded case, to compare texts."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
