@@ -31,7 +31,7 @@ from report import print_json
 from sqlalchemy import insert
 
 from agentmem.store import Store
-from agentmem.store.schema import MessageRow
+from agentmem.store.database.schema import MessageRow
 from agentmem.types import BranchId, Message, Role, Scope, TextPart
 
 with warnings.catch_warnings():

@@ -10,8 +10,7 @@ import psycopg
 from corruption_calls import fill
 from sqlalchemy import Column, LargeBinary, MetaData, Table, Text, make_url
 
-from agentmem.store.base import Base
-from agentmem.store.columns import UtcDateTime
+from agentmem.store.database.schema import Base, UtcDateTime
 
 ROW = "*"
 """In the place of a column: the row as a whole."""

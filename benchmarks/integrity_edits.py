@@ -25,7 +25,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, create_engine, delete, event, insert, select, update
 
 from agentmem import AgentMemError, Budget, Memory
-from agentmem.store.base import Base
+from agentmem.store.database.schema import Base
 from agentmem.testing import WordCounter
 
 TABLES: Mapping[str, Table] = Base.metadata.tables

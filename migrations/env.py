@@ -7,9 +7,9 @@ Where Alembic enters: on the caller's connection, or from its own command line i
 from alembic import context
 from sqlalchemy import Connection, create_engine, delete, insert
 
-from agentmem.store.compatibility import COMPATIBILITY_TABLE, stamped
-from agentmem.store.pg_vectors import PREFIX
-from agentmem.store.schema import Base, CompatibilityRow, add_postgres_options
+from agentmem.store.database.compatibility import COMPATIBILITY_TABLE, stamped
+from agentmem.store.database.schema import Base, CompatibilityRow, add_postgres_options
+from agentmem.store.vectors.pgvector import PREFIX
 
 
 def is_ours(name, kind, _parents):

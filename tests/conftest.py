@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from agentmem.config import InferenceConfig
-from agentmem.store import alembic_runner
+from agentmem.store.database import alembic_runner
 from tests import tables
 
 settings.register_profile("agentmem", deadline=None)

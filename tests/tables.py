@@ -1,15 +1,16 @@
 """
 New SQLite databases get their tables in 3 ms here: all migrations take 50, in most of the tests.
 
-What they leave in an empty database is kept as SQL once a process. `tests/store/test_migrate.py`
-runs the migrations themselves, and shows that the SQL makes the same database.
+What they leave in an empty database is kept as SQL once a process.
+`tests/store/database/test_migrate.py` runs the migrations themselves, and shows that the SQL makes
+the same database.
 """
 
 from functools import cache
 
 from sqlalchemy import Connection, create_engine, inspect
 
-from agentmem.store import alembic_runner
+from agentmem.store.database import alembic_runner
 
 migrated = alembic_runner.move
 

@@ -16,7 +16,7 @@ from agentmem.memory import Memory
 from agentmem.memory.probing import within
 from agentmem.protocols import Retriever
 from agentmem.store import head
-from agentmem.store.urls import parse_url, place_of
+from agentmem.store.database.urls import parse_url, place_of
 from agentmem.types import DatabaseHealth, Health
 
 _EXISTING = DatabaseConfig(create=False)

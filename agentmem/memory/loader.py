@@ -16,7 +16,7 @@ from agentmem.context import (
 from agentmem.memory.clocks import seen_from
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
-from agentmem.store.summaries import Sources
+from agentmem.store.prompt_log.summaries import Sources
 from agentmem.store.view import View, at_once
 from agentmem.types import (
     AssemblyInfo,

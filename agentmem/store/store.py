@@ -7,21 +7,21 @@ from types import TracebackType
 from typing import Self
 
 from agentmem.config import DatabaseConfig
-from agentmem.store.archive import StoreArchive
-from agentmem.store.deletion import Deletion
-from agentmem.store.engine import Database
-from agentmem.store.heads import Heads
-from agentmem.store.health import Probe
-from agentmem.store.ledger import Ledger
-from agentmem.store.lines import Lines
-from agentmem.store.messages import Messages
-from agentmem.store.migrate import create_tables, ensure_current
-from agentmem.store.pins import Pins
-from agentmem.store.retention import Retention
-from agentmem.store.sessions import Sessions
-from agentmem.store.sqlite import check_writable
-from agentmem.store.transfer import Transfer
-from agentmem.store.urls import is_file, is_memory, parse_url
+from agentmem.store.database.database import Database
+from agentmem.store.database.health import Probe
+from agentmem.store.database.migrate import create_tables, ensure_current
+from agentmem.store.database.sqlite import check_writable
+from agentmem.store.database.urls import is_file, is_memory, parse_url
+from agentmem.store.integrity.heads import Heads
+from agentmem.store.lifecycle.deletion import Deletion
+from agentmem.store.lifecycle.retention import Retention
+from agentmem.store.prompt_log.prompt_log import Ledger
+from agentmem.store.transcript.lines import Lines
+from agentmem.store.transcript.messages import Messages
+from agentmem.store.transcript.pins import Pins
+from agentmem.store.transcript.sessions import Sessions
+from agentmem.store.transfer.export_import import Transfer
+from agentmem.store.vectors.retrieval_store import StoreArchive
 
 
 def _now() -> datetime:

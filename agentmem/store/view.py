@@ -11,14 +11,14 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from agentmem.errors import StoreError
-from agentmem.store.branches import REMEMBERED
-from agentmem.store.codec import Decoder
-from agentmem.store.engine import Database
-from agentmem.store.ledger import Ledger
-from agentmem.store.messages import Messages
-from agentmem.store.pins import Pins
-from agentmem.store.sessions import Sessions
+from agentmem.store.database.database import Database
+from agentmem.store.prompt_log.prompt_log import Ledger
 from agentmem.store.store import Store
+from agentmem.store.transcript.branches import REMEMBERED
+from agentmem.store.transcript.message_codec import Decoder
+from agentmem.store.transcript.messages import Messages
+from agentmem.store.transcript.pins import Pins
+from agentmem.store.transcript.sessions import Sessions
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ Revision: 0011
 import sqlalchemy as sa
 from alembic import op
 
-from agentmem.store.chaining import chain_session
+from agentmem.store.chain.backfill import chain_session
 
 revision = "0011"
 down_revision = "0010"

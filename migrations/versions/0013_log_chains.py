@@ -7,7 +7,7 @@ Revision: 0013
 import sqlalchemy as sa
 from alembic import op
 
-from agentmem.store.chaining_made import chain_made, chain_users
+from agentmem.store.chain.backfill import chain_made, chain_users
 
 revision = "0013"
 down_revision = "0012"

@@ -7,7 +7,7 @@ Revision: 0014
 import sqlalchemy as sa
 from alembic import op
 
-from agentmem.store.pg_vectors import IN_TABLE, as_stored, vector_tables
+from agentmem.store.vectors.pgvector import IN_TABLE, as_stored, vector_tables
 
 revision = "0014"
 down_revision = "0013"

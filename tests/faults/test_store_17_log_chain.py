@@ -11,7 +11,7 @@ import pytest
 
 from agentmem import Budget, Memory
 from agentmem.store import downgrade, upgrade
-from agentmem.store.chain import digest
+from agentmem.store.database.hashing import digest
 from agentmem.testing import WordCounter
 from tests.store.conftest import new_postgres_url, postgres  # noqa: F401 - fixtures
 

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from agentmem import Budget, Memory, Policy
 from agentmem.retrieval import HybridRetriever
-from agentmem.store.compact_log import decode_layout, decode_ranges, encode_layout, encode_ranges
+from agentmem.store.prompt_log.layout_codec import (
+    decode_layout,
+    decode_ranges,
+    encode_layout,
+    encode_ranges,
+)
 from agentmem.testing import HashingEmbedder, WordCounter
 from agentmem.types import DisplayForm, Span, Tier, TruncationReason
 

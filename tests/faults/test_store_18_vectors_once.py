@@ -7,8 +7,8 @@ from agentmem.protocols import Domain
 from agentmem.store import Store, downgrade, head, upgrade
 from tests.builders import say
 from tests.store.conftest import new_postgres_url, postgres  # noqa: F401 - fixtures
-from tests.store.retrieval.kills import SCOPE, ask
-from tests.store.retrieval.test_pg_vectors import fill, open_recall
+from tests.store.vectors.kills import SCOPE, ask
+from tests.store.vectors.test_pgvector import fill, open_recall
 
 MARKER = b"\1"
 

@@ -125,7 +125,7 @@ def test_files_that_cannot_be_used_are_typed_errors_in_the_value(tmp_path):
 
 
 def test_tables_of_another_revision_are_named(new_url, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("agentmem.store.compatibility._LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr("agentmem.store.database.compatibility._LOOK_AGAIN_S", 0.0)
     with Memory.open(new_url) as memory:
         downgrade(new_url, "0011")
         database = memory.health().database

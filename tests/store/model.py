@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from agentmem.errors import ConflictError, TranscriptError
-from agentmem.store.calls import NO_RESULT
-from agentmem.store.deletion import DELETED
+from agentmem.store.lifecycle.deletion import DELETED
+from agentmem.store.transcript.tool_calls import NO_RESULT
 from agentmem.types import BranchState, Inherit, Origin, PinScope, ToolCall
 from tests.builders import say
 

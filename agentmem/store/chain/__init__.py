@@ -1,0 +1,1 @@
+"""Hash chains: of branches, prompt logs, summaries and pins."""

@@ -1,0 +1,1 @@
+"""The database: tables, connections, locks, migrations, and what damage and errors look like."""

@@ -1,0 +1,408 @@
+"""
+Connections: which databases can be opened, and how a read or a write runs on them.
+
+Work is given as a function of a connection, never as a `with` block: so it can be run again after
+a lock or a broken connection, and no model can be called inside a transaction.
+"""
+
+import logging
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool, StaticPool
+
+from agentmem.config import DatabaseConfig
+from agentmem.errors import DatabaseUrlError, ReadOnlyDatabaseError, StoreError
+from agentmem.machine.forks import hold_in_fork
+from agentmem.machine.logs import log
+from agentmem.store.database.compatibility import SchemaWatch
+from agentmem.store.database.damage import guarded
+from agentmem.store.database.error_translation import (
+    is_stale_plan,
+    is_transient,
+    is_unprepared,
+    one_line,
+    translated,
+)
+from agentmem.store.database.file_identity import FileIdentity
+from agentmem.store.database.postgres import PostgresSetup
+from agentmem.store.database.sqlite import ReadOnlyFile, set_up
+from agentmem.store.database.urls import is_memory, place_of
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT_S: Final = 20.0
+"""How long a write waits for its lock before it gives up."""
+
+_SLOW_S: Final = 1.0
+"""A wait for locks and connections that is longer is logged."""
+
+_log = logging.getLogger(__name__)
+
+_left_behind: list[Any] = []
+"""Pools of a parent process: closing their connections would harm those of the parent."""
+
+
+def connect_engine(url: URL, **options: Any) -> Engine:
+    """
+    Make an engine that begins its transactions itself, as the isolation level needs it.
+
+    Raises:
+        DatabaseUrlError: the driver is not installed.
+    """
+    try:
+        engine = create_engine(url, **options)
+    except ModuleNotFoundError as error:
+        raise DatabaseUrlError(
+            f"the driver for {place_of(url)} is not installed: pip install 'psycopg[binary]'"
+        ) from error
+    except (ArgumentError, NoSuchModuleError, TypeError, ValueError) as error:
+        raise DatabaseUrlError(f"cannot open {place_of(url)}: {one_line(error)}") from error
+    if url.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _leave_transactions_to_us)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None
+
+
+def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    is_write = options.get("agentmem_write", False)
+    if is_write:
+        wanted = "NORMAL" if options.get("agentmem_soon", False) else "FULL"
+        if connection.info.get("synchronous") != wanted:
+            connection.exec_driver_sql(f"PRAGMA synchronous = {wanted}")
+            connection.info["synchronous"] = wanted
+    # A write that began as a read would fail at once, without waiting, where another one is first.
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+
+def bare_engine(url: URL, *, reader: ReadOnlyFile | None = None) -> Engine:
+    """Make an engine for looking and migrating: one connection at a time, nothing set up."""
+    if reader is not None:
+        return connect_engine(url, poolclass=NullPool, creator=reader.connect)
+    if url.get_backend_name() == "sqlite":
+        return connect_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S})
+    engine = connect_engine(url, poolclass=NullPool)
+    PostgresSetup(url, DatabaseConfig(), BUSY_TIMEOUT_S).listen(engine)
+    return engine.execution_options(**_READ_WRITE)
+
+
+_READ_WRITE: Final[dict[str, Any]] = {
+    "isolation_level": "READ COMMITTED",
+    "postgresql_readonly": False,
+}
+"""Whatever the database or the role has as its default."""
+
+
+def _pool(config: DatabaseConfig) -> dict[str, Any]:
+    return {
+        "pool_size": config.pool_size,
+        "max_overflow": config.max_overflow,
+        "pool_timeout": config.pool_timeout_s,
+    }
+
+
+class Database:
+    """
+    Runs reads and writes, each in a transaction of its own that never outlives the call.
+
+    A write waits for its lock with jitter, so that many writers do not wake up together. SQLite in
+    memory has one connection, which threads take in turn.
+    """
+
+    def __init__(
+        self, url: URL, config: DatabaseConfig | None = None, *, read_only: bool = False
+    ) -> None:
+        self.place = place_of(url)
+        self.is_memory = is_memory(url)
+        self.is_read_only = read_only
+        self._given = config
+        self._config = config or DatabaseConfig()
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._in_use = 0
+        self._is_held = self._is_torn = False
+        self._unused = threading.Condition()
+        self._file: FileIdentity | None = None
+        self._turn = threading.Lock() if self.is_memory else nullcontext()
+        self._postgres: PostgresSetup | None = None
+        self._read_only_file: ReadOnlyFile | None = None
+        if url.get_backend_name() == "postgresql":
+            self._engine = self._postgres_engine(url)
+        else:
+            self._engine = self._sqlite_engine(url)
+        is_postgres = self._postgres is not None
+        # PostgreSQL would else give each statement of a read a newer view than the one before.
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = self._engine.execution_options(**snapshot if is_postgres else {})
+        self._writer = self._engine.execution_options(
+            agentmem_write=True, **_READ_WRITE if is_postgres else {}
+        )
+        self._soon = self._writer.execution_options(agentmem_soon=True)
+        self._schema: SchemaWatch | None = None
+        hold_in_fork(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    def watch_schema(self) -> None:
+        """Refuse to go on with tables that another process migrates to what this cannot use."""
+        self._schema = SchemaWatch()
+
+    def _postgres_engine(self, url: URL) -> Engine:
+        config = self._config
+        engine = connect_engine(url, pool_pre_ping=True, pool_recycle=1800, **_pool(config))
+        self._postgres = PostgresSetup(url, config, self._lock_timeout_s)
+        self._postgres.listen(engine)
+        return engine
+
+    def _sqlite_engine(self, url: URL) -> Engine:
+        path = Path(url.database or "")
+        if self.is_read_only and not self.is_memory:
+            # Each read looks anew at what is beside the file.
+            self._read_only_file = ReadOnlyFile(path)
+            return connect_engine(url, poolclass=NullPool, creator=self._read_only_file.connect)
+        pool = {"poolclass": StaticPool} if self.is_memory else _pool(self._config)
+        engine = connect_engine(url, connect_args={"check_same_thread": False}, **pool)
+
+        def ready(connection: sqlite3.Connection, _record: object) -> None:
+            set_up(connection, self._lock_timeout_s)
+
+        event.listen(engine, "connect", ready)
+        if not self.is_memory:
+            self._file = FileIdentity(url.database or "")
+            self._file.watch(engine)
+        return engine
+
+    @property
+    def _lock_timeout_s(self) -> float:
+        return self._given.lock_timeout_s if self._given else BUSY_TIMEOUT_S
+
+    @property
+    def engine(self) -> Engine:
+        """The pool itself, for migrations of a database in memory and for tests that watch it."""
+        return self._engine
+
+    def close(self) -> None:
+        """
+        Close every connection; nothing can be read or written any more.
+
+        What is being read or written is waited for, as long as for a lock: closing a connection
+        that another thread uses ends the process. A database in memory is left to that thread.
+        """
+        if self.is_memory and os.getpid() != self._pid:
+            return  # the parent's
+        with self._unused:
+            self._is_closed = True
+            is_unused = self._unused.wait_for(lambda: self._in_use == 0, self._lock_timeout_s)
+        if is_unused or not self.is_memory:
+            self._engine.dispose()
+        if self._read_only_file is not None:
+            self._read_only_file.close()
+
+    def forget_deleted(self) -> None:
+        """
+        Leave no deleted text behind in SQLite's write-ahead log, as far as readers allow.
+
+        A reader in another process that is not done keeps the log until the next deletion, or
+        until the last connection to the database is closed.
+        """
+        # Closing the database has closed the log too.
+        if self._is_file and not self._is_closed:
+            with self._used(), translated(self.place):
+                raw = self._engine.raw_connection()
+                try:
+                    raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                finally:
+                    raw.close()
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """
+        Run *work* on a consistent view and give its result.
+
+        Raises:
+            StoreError: the database could not be read, or this was closed.
+        """
+        return self._run(self._reader, work)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """
+        Run *work* and commit; whatever *work* raises rolls it back.
+
+        *work* runs again from the start where a lock or a connection was lost before the commit, so
+        it must do nothing but talk to its connection.
+
+        Raises:
+            ReadOnlyDatabaseError: this was opened for reading only.
+            DatabaseBusyError: the lock did not come in time.
+            StoreError: the database could not be written, or this was closed.
+        """
+        self._check_writable()
+        return self._run(self._writer, work)
+
+    def write_soon(self, work: Callable[[Connection], T]) -> T:
+        """
+        Do what `write` does, but leave it to the next `write` to wait for the disk.
+
+        A killed process loses nothing. A power cut may take what was written last in this way, and
+        never something that a later `write` of any process has followed.
+        """
+        self._check_writable()
+        return self._run(self._soon, work)
+
+    def _check_writable(self) -> None:
+        if self.is_read_only:
+            raise ReadOnlyDatabaseError(
+                f"{self.place} was opened with read_only=True: open it without to write"
+            )
+
+    def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        with self._used():
+            return self._retried(engine, work)
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """Keep the connections from being closed."""
+        self._require_own_process()
+        with self._unused:
+            self._unused.wait_for(lambda: not self._is_held)
+            if self._is_closed:
+                raise StoreError("this store is closed: open it again")
+            self._in_use += 1
+        try:
+            yield
+        finally:
+            with self._unused:
+                self._in_use -= 1
+                self._unused.notify_all()
+
+    def _retried(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        started = time.monotonic()
+        deadline = started + self._lock_timeout_s
+        attempt = 0
+        while True:
+            with translated(self.place):
+                try:
+                    result = self._once(engine, work)
+                except DBAPIError as error:
+                    if not is_transient(error) or time.monotonic() > deadline:
+                        self._log_wait(started, attempt, is_done=False)
+                        self._look_at_schema(engine)
+                        raise
+                    if is_stale_plan(error):
+                        self._engine.dispose()  # other connections have prepared it too
+                    if self._postgres is not None and is_unprepared(error):
+                        self._postgres.prepare_nothing()
+                else:
+                    self._log_wait(started, attempt, is_done=True)
+                    return result
+            attempt += 1
+            time.sleep(random.uniform(0, min(0.05, 0.001 * 2**attempt)))  # noqa: S311 - jitter
+
+    def _log_wait(self, started: float, attempts: int, *, is_done: bool) -> None:
+        seconds = time.monotonic() - started
+        if attempts and seconds > _SLOW_S:
+            log(
+                _log,
+                logging.WARNING,
+                "database_waited",
+                "waited {seconds:.1f} s for {place}, {attempts} attempts",
+                place=self.place,
+                attempts=attempts,
+                seconds=seconds,
+                is_stored=is_done,
+            )
+
+    def _look_at_schema(self, engine: Engine) -> None:
+        """Raise if a statement may have failed because the tables are not those of before."""
+        if self._schema is not None:
+            self._schema.look_again()
+            with suppress(DBAPIError):
+                self._once(engine, lambda _: None)
+
+    def _once(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        watched = None if engine is self._reader else self._file
+        with self._turn, engine.connect() as connection:
+            if watched is not None:
+                watched.check(connection.info)
+            transaction = connection.begin()
+            try:
+                if self._schema is not None:
+                    self._schema.check(connection)
+                result = guarded(connection, work)
+            except BaseException:
+                transaction.rollback()
+                raise
+            try:
+                transaction.commit()
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                raise StoreError(
+                    f"{self.place} was lost during a commit, so it is unknown whether the write "
+                    "was stored: retry with the same client_key, which is idempotent"
+                ) from error
+            if watched is not None:
+                watched.learn(connection.info)
+                # Removed since: what was committed may be gone, so it is not acknowledged.
+                watched.check(connection.info)
+            return result
+
+    def _require_own_process(self) -> None:
+        if self._is_torn:
+            raise StoreError(
+                f"this process was forked while {self.place} was being written, and cannot use "
+                "it: fork when no thread uses it, or start workers with the spawn method"
+            )
+        if self.is_memory and os.getpid() != self._pid:
+            raise StoreError(
+                f"{self.place} is in memory of process {self._pid}, and this is its fork "
+                f"{os.getpid()}: open a database file, which processes can share"
+            )
+
+    def hold(self) -> None:
+        """
+        Hold back forks in the middle of a read or a write; called before one.
+
+        A child must not inherit an open connection to a SQLite file: it would take itself to
+        have locks that are its parent's.
+        """
+        with self._unused:
+            self._is_held = True
+            self._unused.wait_for(lambda: self._in_use == 0, BUSY_TIMEOUT_S)
+        if self._is_file:
+            self._engine.dispose()
+
+    def let_go(self) -> None:
+        """Go on after a fork."""
+        with self._unused:
+            self._is_held = False
+            self._unused.notify_all()
+
+    def begin_anew(self) -> None:
+        """Open connections of its own in a fork: two processes cannot talk over one."""
+        self._is_torn = self._is_file and self._in_use > 0
+        self._in_use, self._unused, self._is_held = 0, threading.Condition(), False
+        if not self.is_memory:
+            self._pid = os.getpid()
+            _left_behind.append(self._engine.pool)
+            self._engine.dispose(close=False)
+
+    @property
+    def _is_file(self) -> bool:
+        return self._engine.dialect.name == "sqlite" and not self.is_memory

@@ -1,0 +1,212 @@
+"""
+The revision of a database: find it out, move it, or refuse to touch it.
+
+Only moving it loads Alembic, which takes as long to load as half of everything else.
+
+A database belongs to agentmem alone. One that holds tables of something else is refused: names
+like ``session`` are too common to share. On PostgreSQL a schema of its own is enough
+(``?options=-csearch_path%3Dagentmem``).
+"""
+
+import logging
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+from sqlalchemy import URL, Connection, inspect, text
+
+from agentmem.errors import DatabaseUrlError, SchemaVersionError
+from agentmem.machine.logs import log
+from agentmem.store.database.compatibility import (
+    REVISIONS,
+    VERSION_TABLE,
+    head,
+    is_newer,
+    require_known,
+    require_usable,
+    revisions,
+    stamped,
+)
+from agentmem.store.database.database import bare_engine
+from agentmem.store.database.error_translation import one_line, translated
+from agentmem.store.database.sqlite import ReadOnlyFile, check_writable, create_private, has_content
+from agentmem.store.database.urls import is_file, is_memory, parse_url, place_of
+
+_LOCK: Final = 0x6167656E746D656D  # "agentmem"
+__all__ = [
+    "REVISIONS",
+    "create_tables",
+    "current",
+    "downgrade",
+    "ensure_current",
+    "exists",
+    "head",
+    "revisions",
+    "upgrade",
+]
+
+_log = logging.getLogger(__name__)
+
+Direction = Literal["upgrade", "downgrade"]
+
+
+def current(url: str) -> str | None:
+    """
+    Find out at which revision the database is; None when it is empty. It is left as it was.
+
+    Raises:
+        SchemaVersionError: it holds the tables of something else.
+        DatabaseUrlError: it is one in memory.
+        StoreError: it cannot be opened.
+    """
+    return _look(_lasting(url))
+
+
+def exists(url: str) -> bool:
+    """Whether there is a database to be looked at: a file that is not empty, or a server's."""
+    parsed = _lasting(url)
+    return not is_file(parsed) or has_content(Path(parsed.database or ""))
+
+
+def upgrade(url: str, revision: str = "head") -> str:
+    """
+    Bring the database to *revision* and name where it is now. All or nothing.
+
+    Two processes may do this at once: the second one waits, and finds nothing left to do.
+
+    Raises:
+        SchemaVersionError: it is newer than this package, or holds the tables of something else.
+        DatabaseUrlError: it is one in memory.
+        StoreError: it cannot be opened.
+    """
+    return _migrate(_lasting(url), revision, "upgrade")
+
+
+def downgrade(url: str, revision: str) -> str | None:
+    """
+    Take the database back to *revision*, or to nothing with ``base``. All or nothing.
+
+    Raises:
+        SchemaVersionError: as for `upgrade`, or no such revision lies behind.
+        StoreError: it cannot be opened.
+    """
+    _migrate(_lasting(url), revision, "downgrade")
+    return current(url)
+
+
+def ensure_current(url: URL, *, create: bool = True) -> None:
+    """
+    Create the tables in an empty database; refuse any other that this code cannot use.
+
+    Raises:
+        DatabaseUrlError: there is no database, and none is to be created.
+        SchemaVersionError: the database is older or newer, or of something else.
+        StoreError: it cannot be opened.
+    """
+    found = _look(url, for_use=True)
+    if found is None:
+        if not create:
+            raise DatabaseUrlError(f"there is no agentmem database at {place_of(url)}")
+        _migrate(url, "head", "upgrade")
+
+
+def _lasting(text: str) -> URL:
+    url = parse_url(text)
+    if is_memory(url):
+        raise DatabaseUrlError(
+            "an in-memory database ends with its connection: there is nothing to upgrade"
+        )
+    return url
+
+
+def create_tables(connection: Connection) -> None:
+    """Build the newest schema over an open connection: for a database in memory."""
+    _step(connection, "head", "upgrade")
+
+
+def _step(connection: Connection, revision: str, direction: Direction) -> None:
+    from agentmem.store.database.alembic_runner import CommandError, move  # noqa: PLC0415 - loads Alembic
+
+    try:
+        move(connection, revision, direction)
+    except CommandError as error:
+        place = place_of(connection.engine.url)
+        raise SchemaVersionError(
+            f"cannot {direction} {place} to revision {revision!r}: {one_line(error)}",
+            found=_revision(connection),
+            expected=head(),
+        ) from error
+
+
+def _look(url: URL, *, for_use: bool = False) -> str | None:
+    path = Path(url.database or "")
+    # A file is not made for being looked for.
+    if is_file(url) and not has_content(path):
+        return None
+    reader = ReadOnlyFile(path) if is_file(url) else None
+    try:
+        with translated(place_of(url)):
+            engine = bare_engine(url, reader=reader)
+            with engine.connect() as connection:
+                found = _revision(connection)
+                if for_use and found is not None:
+                    require_usable(connection, found)
+                return found
+    finally:
+        if reader is not None:
+            reader.close()
+
+
+def _migrate(url: URL, revision: str, direction: Direction) -> str:
+    if is_file(url):
+        check_writable(Path(url.database or ""))
+        create_private(Path(url.database or ""))
+    engine = bare_engine(url)
+    try:
+        with (
+            translated(place_of(url)),
+            engine.connect().execution_options(agentmem_write=True) as connection,
+            connection.begin(),
+        ):
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            # Asked again under the lock: another process may have been first.
+            started = time.monotonic()
+            found = _revision(connection)
+            if direction == "upgrade" and revision == "head" and is_newer(found):
+                return str(found)
+            _step(connection, revision, direction)
+            reached = _revision(connection) or "base"
+        if reached != found:
+            log(
+                _log,
+                logging.INFO,
+                "schema_migrated",
+                "{place} was migrated from revision {before} to {after}",
+                place=place_of(url),
+                before=found,
+                after=reached,
+                seconds=time.monotonic() - started,
+            )
+        return reached
+    finally:
+        engine.dispose()
+
+
+def _revision(connection: Connection) -> str | None:
+    """Read the revision, and make sure that it is one of ours."""
+    place = place_of(connection.engine.url)
+    tables = set(inspect(connection).get_table_names())
+    found = stamped(connection) if VERSION_TABLE in tables else None
+    others = sorted(tables - {VERSION_TABLE})
+    # The way back to nothing leaves the table of the revision, without one.
+    if others and found is None:
+        raise SchemaVersionError(
+            f"the database {place} has tables of another program "
+            f"({', '.join(others[:5])}): give agentmem a separate database",
+            found=None,
+            expected=head(),
+        )
+    if found is not None:
+        require_known(connection, found)
+    return found

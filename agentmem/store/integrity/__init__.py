@@ -1,0 +1,1 @@
+"""Verification: what is stored against itself and against a head that was kept elsewhere."""

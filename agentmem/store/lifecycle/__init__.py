@@ -1,0 +1,1 @@
+"""Deletion and retention, and what they leave in a hash chain."""

@@ -1,0 +1,1 @@
+"""The log of prompts, its truncation records, and the summaries that prompts showed."""

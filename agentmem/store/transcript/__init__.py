@@ -1,0 +1,1 @@
+"""Sessions, their branches, messages, tool calls and pins."""

@@ -1,0 +1,1 @@
+"""Export and import as JSON Lines, with the proof that an import is held against."""
