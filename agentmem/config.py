@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from agentmem.errors import ConfigError
 from agentmem.types.fields import check_fields
+from agentmem.types.short_repr import ShortRepr
 
 MAX_LOGPROBS = 50
 """The maximum number of alternatives to a sampled token."""
@@ -37,7 +38,7 @@ def _require_numbers(settings: object, *names: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(ShortRepr):
     """
     Tokens of one prompt.
 
@@ -133,7 +134,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseConfig:
+class DatabaseConfig(ShortRepr):
     """
     Connections to the database, and timeouts.
 
@@ -177,7 +178,7 @@ class DatabaseConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class Sampling(ShortRepr):
     """
     How the next token is sampled.
 
@@ -252,7 +253,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceConfig:
+class InferenceConfig(ShortRepr):
     """
     How a local model runs.
 

@@ -399,18 +399,30 @@ def run_command(arguments: list[str]) -> None:
 
 
 def missing(names: set[str]) -> list[str]:
-    """Return what is public and not among *names*, which are those of calls."""
+    """
+    Return what is public and not among *names*, which are those of calls.
+
+    Coroutine forms that are the call itself in a thread go with it.
+    """
     called = {name.split()[0] for name in names if not name.startswith("agentmem")} | OPENING
     known = {id(vars_of(name)) for name in called}
     lacking = {
         f"{owner.__name__}.{name}"
         for owner in PUBLIC
         for name in dir(owner)
-        if not name.startswith("_") and id(getattr(owner, name)) not in known
+        if not name.startswith("_")
+        and known.isdisjoint(
+            id(one) for one in (getattr(owner, name), synchronous(getattr(owner, name)))
+        )
     } - OPENING
     given = {name.removeprefix("agentmem ") for name in names if name.startswith("agentmem ")}
     lacking |= {f"agentmem {name}" for name in command_names() if name not in given}
     return sorted(lacking)
+
+
+def synchronous(call: Any) -> Any:
+    """Return the call that *call* is the coroutine form of; itself where it is none."""
+    return getattr(call, "__wrapped__", call)
 
 
 def vars_of(name: str) -> Any:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from agentmem.context.spans import subtract
 from agentmem.types import AssemblyId, AssemblyInfo, DisplayForm, Span, Tier, TruncationRecord
+from agentmem.types.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imbalance:
+class Imbalance(ShortRepr):
     """Positions of an assembly that are not accounted for, or twice; or that cannot be read."""
 
     assembly_id: AssemblyId | None

@@ -63,6 +63,9 @@ class ExtractiveSummarizer:
 
     author = "extractive"
 
+    def __repr__(self) -> str:
+        return "ExtractiveSummarizer()"
+
     def summarize(
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
     ) -> str:

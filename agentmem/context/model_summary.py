@@ -17,6 +17,7 @@ from agentmem.errors import AgentMemError, ConfigError
 from agentmem.protocols import GenerationRequest, LanguageModel, Passage, split_answer
 from agentmem.types import Message, Role, TextPart
 from agentmem.types.fields import checked_value
+from agentmem.types.short_repr import short_repr
 
 _MARGIN = 32
 """Tokens kept free of the model's window for what its template adds."""
@@ -41,6 +42,9 @@ class ModelSummarizer:
         self._fallback = ExtractiveSummarizer()
         # A compaction in the background and a reply may both ask at once.
         self._last = threading.local()
+
+    def __repr__(self) -> str:
+        return short_repr("ModelSummarizer", self._model.name)
 
     @property
     def author(self) -> str:

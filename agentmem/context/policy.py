@@ -9,10 +9,11 @@ from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import AutoPin, Discardable, Summarizer
 from agentmem.types import Role, StoredMessage, check_name
 from agentmem.types.fields import check_fields
+from agentmem.types.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscardOldResults:
+class DiscardOldResults(ShortRepr):
     """
     Drop tool results that are older than *turns* turns, from 0 up.
 
@@ -32,7 +33,7 @@ class DiscardOldResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PinTask:
+class PinTask(ShortRepr):
     """
     Pin the first user message of each branch under *key*: the task is never forgotten.
 
@@ -66,7 +67,7 @@ class PinTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(ShortRepr):
     """
     How a conversation is cut down to its budget.
 

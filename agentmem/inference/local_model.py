@@ -28,6 +28,7 @@ from agentmem.machine.logs import log
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.protocols import GenerationRequest
 from agentmem.types import Generation, ModelHealth
+from agentmem.types.short_repr import short_repr
 
 _DEFAULT_WINDOW = 4096
 _log = logging.getLogger(__name__)
@@ -72,6 +73,9 @@ class LocalModel:
         engine = Engine(model, config, fingerprint=fingerprint, context_window=self._context_window)
         self._engine: Engine | None = engine
         self._driver = AsyncDriver(engine)
+
+    def __repr__(self) -> str:
+        return short_repr("LocalModel", self.name, device=self.device, dtype=str(self._dtype))
 
     @classmethod
     def load(

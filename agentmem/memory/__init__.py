@@ -5,6 +5,7 @@ from agentmem.memory.background import CompactionState, CompactionStatus
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.facade import Memory
 from agentmem.memory.history import Audit, History
+from agentmem.memory.lines import Line
 from agentmem.memory.reply_options import ReplyOptions
 from agentmem.memory.replying import ReplyStream
 from agentmem.memory.session import Session, Subtask
@@ -17,6 +18,7 @@ __all__ = [
     "CompactionStatus",
     "Conversation",
     "History",
+    "Line",
     "Memory",
     "ReplyOptions",
     "ReplyStream",

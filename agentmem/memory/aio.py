@@ -13,7 +13,7 @@ import contextvars
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agentmem.memory.replying import ReplyStream
@@ -23,6 +23,7 @@ from agentmem.types import Prompt, Reply
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
+C = TypeVar("C", bound=Callable[..., Any])
 
 _MAX_THREADS = 256
 """Threads that wait for databases and models of other makers; one is made when none is free."""
@@ -47,7 +48,14 @@ def in_thread(
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await finished(method, self, *args, **kwargs)
 
+    return _as_form_of(method, call)
+
+
+def _as_form_of(method: Callable[..., Any], call: C) -> C:
+    """Return *call*, the coroutine form, with the name, signature and types of *method*."""
+    wraps(method)(call)
     call.__name__ = f"a{method.__name__}"
+    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{call.__name__}".lstrip(".")
     call.__doc__ = f"Do what `{method.__name__}` does, without blocking the event loop."
     return call
 
@@ -69,9 +77,7 @@ def in_own_thread(
         finally:
             threads.shutdown(wait=False)
 
-    call.__name__ = f"a{method.__name__}"
-    call.__doc__ = f"Do what `{method.__name__}` does, without blocking the event loop."
-    return call
+    return _as_form_of(method, call)
 
 
 async def finished(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -109,6 +115,9 @@ class AsyncReplyStream:
 
     def __init__(self, stream: ReplyStream) -> None:
         self._stream = stream
+
+    def __repr__(self) -> str:
+        return f"Async{self._stream!r}"
 
     @property
     def prompt(self) -> Prompt:

@@ -37,6 +37,7 @@ from agentmem.protocols import (
 from agentmem.store import StaleSession, Store, Transferred
 from agentmem.types import Health, Scope, SessionInfo
 from agentmem.types.fields import checked_value
+from agentmem.types.short_repr import short_repr
 
 
 class Memory:
@@ -75,6 +76,9 @@ class Memory:
         self._date = date
         self._background = Background()
         self._replies = RunningReplies()
+
+    def __repr__(self) -> str:
+        return short_repr("Memory", self._store.database.place, namespace=self._namespace)
 
     @classmethod
     def open(  # noqa: PLR0913 - the facade is where everything meets
@@ -344,10 +348,18 @@ class Memory:
     ahealth = in_own_thread(health)
     asession = in_thread(session)
     afind = in_thread(find)
+    ausers = in_thread(users)
     asessions = in_thread(sessions)
     adelete = in_thread(delete)
+    adelete_user = in_thread(delete_user)
+    apurge = in_thread(purge)
+    apurge_log = in_thread(purge_log)
     aexport = in_thread(export)
     aload = in_thread(load)
+    await_for_index = in_own_thread(wait_for_index)
+    await_for_compactions = in_own_thread(wait_for_compactions)
+    aindex_status = in_thread(index_status)
+    arebuild_index = in_thread(rebuild_index)
 
     def close(self, *, timeout_s: float = 0.0) -> None:
         """

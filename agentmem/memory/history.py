@@ -25,6 +25,7 @@ from agentmem.types import (
     TruncationRecord,
 )
 from agentmem.types.fields import Checked, checked_value
+from agentmem.types.short_repr import short_repr
 
 _PAGE = 500
 """Messages in one read when all are looked at."""
@@ -56,6 +57,9 @@ class History:
         self._store = runtime.store
         self._scope = runtime.scope
         self._branch_id = branch_id
+
+    def __repr__(self) -> str:
+        return short_repr(type(self).__name__, branch=self._branch_id, user=self._scope.user)
 
     @property
     def branch(self) -> BranchInfo:
@@ -218,7 +222,14 @@ class History:
         return found
 
     apins = in_thread(pins)
+    apin_history = in_thread(pin_history)
+    aat = in_thread(at)
     amessages = in_thread(messages)
     asearch = in_thread(search)
     atruncations = in_thread(truncations)
+    aassemblies = in_thread(assemblies)
+    asummaries = in_thread(summaries)
+    arestore = in_thread(restore)
     acheck = in_thread(check)
+    ahead = in_thread(head)
+    aaudit_branch = in_thread(audit_branch)

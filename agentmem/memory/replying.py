@@ -25,6 +25,7 @@ from agentmem.types import (
     StoredMessage,
     repair_text,
 )
+from agentmem.types.short_repr import short_repr
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +85,10 @@ class ReplyStream:
         self._process = os.getpid()
         self._said: list[str] = []
         self._is_closing = self._is_left = self._is_over = False
+
+    def __repr__(self) -> str:
+        num_tokens = self.prompt.num_tokens
+        return short_repr("ReplyStream", num_prompt_tokens=num_tokens, is_over=self._is_over)
 
     @property
     def reply(self) -> Reply:

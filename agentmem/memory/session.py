@@ -27,6 +27,7 @@ from agentmem.types import (
     check_name,
     common_prefix,
 )
+from agentmem.types.short_repr import short_repr
 from agentmem.types.text import check_text
 
 
@@ -79,6 +80,9 @@ class Session(_Forkable, LineKeeping):
     def __init__(self, runtime: Runtime, info: SessionInfo) -> None:
         super().__init__(runtime, info.line)
         self.info = info
+
+    def __repr__(self) -> str:
+        return short_repr("Session", self.key, user=self._scope.user, branch=self._branch_id)
 
     @property
     def key(self) -> str:
@@ -145,6 +149,10 @@ class Session(_Forkable, LineKeeping):
         )
 
     adelete_subtask = in_thread(delete_subtask)
+    abranches = in_thread(branches)
+    ahistory = in_thread(history)
+    aresume_subtask = in_thread(resume_subtask)
+    aaudit = in_thread(audit)
 
     def _depth_of(self, branch_id: BranchId) -> int:
         """
@@ -244,6 +252,10 @@ class Subtask(_Forkable):
             state=BranchState.DISCARDED,
         )
         self._free_scratch()
+
+    apromote = in_thread(promote)
+    aend = in_thread(end)
+    adiscard = in_thread(discard)
 
     def __enter__(self) -> Self:
         return self

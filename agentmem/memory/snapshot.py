@@ -1,7 +1,9 @@
 """A conversation as it was: read only."""
 
+from agentmem.memory.aio import in_thread
 from agentmem.memory.runtime import Runtime
 from agentmem.types import BranchId, Pin, StoredMessage
+from agentmem.types.short_repr import short_repr
 
 
 class Snapshot:
@@ -17,6 +19,9 @@ class Snapshot:
         self.head = head
         """Position of the newest message."""
 
+    def __repr__(self) -> str:
+        return short_repr("Snapshot", branch=self._branch_id, head=self.head)
+
     def messages(self, first: int = 1) -> tuple[StoredMessage, ...]:
         """Read what had been said from position *first* on."""
         store, scope = self._runtime.store, self._runtime.scope
@@ -29,3 +34,6 @@ class Snapshot:
             return ()
         store, scope = self._runtime.store, self._runtime.scope
         return store.pins.visible(scope, self._branch_id, before=newest[-1])
+
+    amessages = in_thread(messages)
+    apins = in_thread(pins)

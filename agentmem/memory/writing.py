@@ -290,9 +290,11 @@ class Writing(Erasing):
 
     apin = in_thread(pin)
     aunpin = in_thread(unpin)
+    aundo_pin = in_thread(undo_pin)
     aappend = in_thread(append)
     aassemble = in_thread(assemble)
     acompact = in_thread(compact)
+    acompaction_state = in_thread(compaction_state)
 
 
 def _log_warnings(prompt: Prompt) -> None:

@@ -10,6 +10,7 @@ from agentmem.config import Sampling
 from agentmem.errors import InvalidInputError
 from agentmem.types import Generation, Message, ModelHealth
 from agentmem.types.fields import Checked, check_fields
+from agentmem.types.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ def split_answer(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRequest:
+class GenerationRequest(ShortRepr):
     """
     A request to a model.
 

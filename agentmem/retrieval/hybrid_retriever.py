@@ -25,6 +25,7 @@ from agentmem.retrieval.index.index_cache import IndexCache, RecallSettings
 from agentmem.retrieval.index.message_index import MessageIndex
 from agentmem.retrieval.rows.growable_array import Float32s
 from agentmem.types import IndexHealth, MessageId, Scope
+from agentmem.types.short_repr import short_repr
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ class HybridRetriever:
     ) -> None:
         self._embedder = embedder
         self._settings = settings or RecallSettings()
+
+    def __repr__(self) -> str:
+        return short_repr("HybridRetriever", _fingerprint(self._embedder))
 
     @classmethod
     def load(cls, name: str | None = None, *, device: str = "auto") -> Self:
@@ -89,6 +93,9 @@ class HybridRecall:
         self._query_error: str | None = None
         self._is_closed = False
         _recalls.add(self)
+
+    def __repr__(self) -> str:
+        return short_repr("HybridRecall", _fingerprint(self._embedder))
 
     def search(self, query: Query) -> tuple[Hit, ...]:
         """
@@ -252,6 +259,10 @@ class HybridRecall:
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise RetrieverClosedError("this retriever was closed: open the memory again")
+
+
+def _fingerprint(embedder: Embedder | None) -> str | None:
+    return None if embedder is None else embedder.fingerprint
 
 
 def _no_progress(_what: str, _done: int, _total: int) -> None:

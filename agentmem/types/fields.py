@@ -14,11 +14,12 @@ from operator import index
 from typing import Any, Final, NewType, Union, get_args, get_origin
 
 from agentmem.errors import InvalidInputError
+from agentmem.types.short_repr import ShortRepr
 
 Check = Callable[[Any], Any]
 
 
-class Checked:
+class Checked(ShortRepr):
     """Base class of values with no other checks than the types of their fields."""
 
     __slots__ = ()

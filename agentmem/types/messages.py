@@ -12,6 +12,7 @@ from agentmem.types.data_urls import shown_image, without_data
 from agentmem.types.extra import check_extra
 from agentmem.types.fields import Checked, check_fields
 from agentmem.types.reasoning import split_reasoning
+from agentmem.types.short_repr import ShortRepr
 from agentmem.types.text import check_text, repair_escapes
 
 SessionId = NewType("SessionId", int)
@@ -71,7 +72,7 @@ class Inherit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
+class TextPart(ShortRepr):
     """Plain text."""
 
     text: str
@@ -84,7 +85,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImagePart:
+class ImagePart(ShortRepr):
     """
     A reference to an image; *alt* is its text for a text model.
 
@@ -105,7 +106,7 @@ class ImagePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReasoningPart:
+class ReasoningPart(ShortRepr):
     """
     Reasoning of the model before its answer: stored, but excluded from summaries and search.
 
@@ -125,7 +126,7 @@ Part = TextPart | ImagePart | ReasoningPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(ShortRepr):
     """
     A request of the model to run a tool.
 
@@ -171,7 +172,7 @@ class GeneratedIds(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(ShortRepr):
     """
     One entry of a conversation, with a role.
 

@@ -12,6 +12,7 @@ from agentmem.types.fields import Checked, check_fields
 from agentmem.types.frozen import FrozenMapping
 from agentmem.types.messages import BranchId, Message
 from agentmem.types.recalled import RecalledHit
+from agentmem.types.short_repr import ShortRepr
 from agentmem.types.text import check_text
 
 AssemblyId = NewType("AssemblyId", int)
@@ -106,7 +107,7 @@ class Span(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(ShortRepr):
     """
     A summary of the messages *first* to *last* of a branch.
 

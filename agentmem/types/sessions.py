@@ -7,6 +7,7 @@ from enum import StrEnum
 from agentmem.errors import InvalidInputError
 from agentmem.types.fields import Checked
 from agentmem.types.messages import BranchId, Inherit, SessionId
+from agentmem.types.short_repr import ShortRepr
 from agentmem.types.text import check_text
 
 MAX_NAME_CHARS = 500
@@ -31,7 +32,7 @@ def check_name(what: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(ShortRepr):
     """Tenant of a read or write: namespace and user. An id alone gives no access."""
 
     namespace: str = "default"

@@ -22,6 +22,7 @@ from agentmem.inference.chat.template import ChatTemplate
 from agentmem.machine.forks import renew_in_child
 from agentmem.protocols import RenderedChat
 from agentmem.types import GeneratedIds, Message, ReasoningPart, Role, TextPart
+from agentmem.types.short_repr import short_repr
 
 _VERSION = "3"
 """Part of the fingerprint: to be raised when the same messages come to give other ids."""
@@ -51,6 +52,9 @@ class ChatTokenizer:
         self._fingerprint = _fingerprint(tokenizer, self._template.source)
         self._start()
         self._dated = _Dated(self)
+
+    def __repr__(self) -> str:
+        return short_repr("ChatTokenizer", self.fingerprint)
 
     def _start(self) -> None:
         """Begin to remember what is worked out; nothing is worked out yet."""

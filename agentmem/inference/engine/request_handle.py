@@ -11,6 +11,7 @@ from agentmem.inference.engine.engine import Engine
 from agentmem.inference.engine.request_state import RequestState
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import Generation
+from agentmem.types.short_repr import short_repr
 
 
 class RequestHandle:
@@ -31,6 +32,11 @@ class RequestHandle:
         engine.add(output.sequence)
         self._cancel = weakref.finalize(self, engine.cancel, output.sequence)
         self._cancel.atexit = False
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "RequestHandle", num_prompt_tokens=len(self.request.token_ids), is_done=self.is_done
+        )
 
     @property
     def request(self) -> GenerationRequest:

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from agentmem.types.short_repr import ShortRepr
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KVUsage:
+class KVUsage(ShortRepr):
     """
     Where the KV blocks are: ``free + cached + in_use == total``.
 

@@ -17,6 +17,7 @@ from agentmem.machine.quiet import quiet_libraries
 from agentmem.retrieval.dense.embedder_files import DEFAULT_EMBEDDER, digest_of, find_embedder
 from agentmem.retrieval.dense.priority_lock import PriorityLock
 from agentmem.retrieval.rows.growable_array import Float32s
+from agentmem.types.short_repr import short_repr
 
 __all__ = ["DEFAULT_EMBEDDER", "SentenceEmbedder"]
 
@@ -60,6 +61,9 @@ class SentenceEmbedder:
         facts = (_VERSION, digest, self._dimension, limit, prompts, "normalised")
         named = hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
         self._fingerprint = f"sentence-transformers:{named}:{self._dimension}"
+
+    def __repr__(self) -> str:
+        return short_repr("SentenceEmbedder", self.fingerprint)
 
     @classmethod
     def load(

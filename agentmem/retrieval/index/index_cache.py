@@ -16,6 +16,7 @@ from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.retrieval.dense.vector_index import FaissIndex, partition
 from agentmem.retrieval.index.message_index import MessageIndex
 from agentmem.types import MessageId, Scope
+from agentmem.types.short_repr import ShortRepr
 
 _SAVED_SHARE: Final = 10
 """A file is written anew when a tenth of it has changed, so no vector is written very often."""
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallSettings:
+class RecallSettings(ShortRepr):
     """
     How much is kept.
 

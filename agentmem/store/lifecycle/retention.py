@@ -17,6 +17,7 @@ from agentmem.store.database.tenancy import check_moment
 from agentmem.store.lifecycle.deletion import Deleted, delete_sessions
 from agentmem.store.lifecycle.log_retention import purge_log
 from agentmem.types import Scope, SessionId
+from agentmem.types.short_repr import ShortRepr
 
 _STALE: Final = (
     select(
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaleSession:
+class StaleSession(ShortRepr):
     """A session without activity since the moment that was asked for."""
 
     id: SessionId

@@ -36,6 +36,7 @@ from agentmem.store.transfer.records import (
     rows_of_user,
 )
 from agentmem.types import Scope
+from agentmem.types.short_repr import ShortRepr
 
 FORMAT: Final = 1
 _USER: Final = b'{"user"'
@@ -44,7 +45,7 @@ _KEY: Final = select(SessionRow.key).where(SessionRow.id == bindparam("session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transferred:
+class Transferred(ShortRepr):
     """How much an export or an import moved."""
 
     sessions: int
