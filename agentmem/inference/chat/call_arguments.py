@@ -1,9 +1,9 @@
 """
-Arguments of tool calls as the model wrote them, through templates that take objects.
+Preserve the exact JSON of tool-call arguments through templates that take objects.
 
-A template is given stand-ins: for the whole object where it writes that as JSON, else for each
-number that would be spelled in another way and each key that occurs twice. Once it has written the
-transcript, what the model wrote is put in their places.
+The template gets placeholders: one for the whole object where it writes that as JSON, else one for
+each number whose spelling would change and each duplicate key. In the rendered transcript they are
+replaced by the model's text.
 """
 
 import json
@@ -16,32 +16,32 @@ from typing import Any
 from agentmem.types import ToolCall, repair_escapes, repair_text
 
 _MAX_DEPTH = 100
-"""Objects nested deeper are shown as ``{}``: how deep JSON is read else depends on the stack."""
+"""Deeper objects are shown as ``{}``: else the JSON depth limit would depend on the stack."""
 
 _DIGITS = 5
 _MAX_HELD = 100_000
-# Long enough to occur in no text by chance; a half more is still exact as a float.
+# Long enough to occur in no text by chance; plus one half it is still exact as a float.
 _FIRST_STAMP = 7305821946
 _STRING = re.compile(r'"(?:[^"\\]+|\\.)*+(?:"|\Z)', re.DOTALL)
 _UNICODE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _BRACKET = re.compile(r"[\[\]{}]")
 _MAX_INT_CHARS = 300
-"""Of an int that a template is given: Python writes none of more than some thousands of digits."""
+"""Maximum digits of an int in a template: Python formats at most some thousands."""
 
 Object = dict[str, Any]
 
 
 def raw_object(call: ToolCall) -> str:
     """
-    Return the arguments of *call* as the model wrote them if they are a JSON object, else ``{}``.
+    Return the arguments of *call* unchanged if they are a JSON object, else ``{}``.
 
-    A lone half of a surrogate pair, which JSON can hide in an escape, is U+FFFD.
+    A lone surrogate, which JSON can have as an escape, becomes U+FFFD.
     """
     return _read(call)[0]
 
 
 def spellings(call: ToolCall) -> Iterator[str]:
-    """Yield the arguments of *call* as they are written, and with their escapes resolved."""
+    """Yield the arguments of *call* as JSON, and with the escapes resolved."""
     yield call.arguments
     if "\\u" in call.arguments:
         yield repair_text(_UNICODE.sub(lambda found: chr(int(found[1], 16)), call.arguments))
@@ -49,11 +49,11 @@ def spellings(call: ToolCall) -> Iterator[str]:
 
 class Arguments:
     """
-    The arguments of one transcript: stand-ins for the template, and what they stand for.
+    Placeholders for the arguments of one transcript, and their values.
 
     Args:
-        escape: for every text that is shown.
-        texts: what is shown beside them; no stand-in occurs there.
+        escape: applied to every shown text.
+        texts: all other shown texts; no placeholder occurs in them.
     """
 
     def __init__(self, escape: Callable[[str], str], texts: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class Arguments:
         self._whole: set[int] = set()
 
     def whole(self, call: ToolCall) -> Object:
-        """Return an object that stands for all arguments of *call*."""
+        """Return a placeholder object for all arguments of *call*."""
         written, value = _read(call)
         if not value:
             return {}
@@ -73,7 +73,7 @@ class Arguments:
         return {key: key}
 
     def by_value(self, call: ToolCall) -> Object:
-        """Return the arguments of *call* with stand-ins for what would be spelled differently."""
+        """Return the arguments of *call*, with placeholders where the spelling would change."""
         value: Object = json.loads(
             raw_object(call),
             parse_int=self._integer,
@@ -85,9 +85,9 @@ class Arguments:
 
     def restore(self, text: str) -> str | None:
         """
-        Put what the model wrote in the place of each stand-in.
+        Replace each placeholder by the model's text.
 
-        None if the template has not written each object that one stands for as a whole.
+        None if the template has not written each placeholder object as a whole.
         """
         if not self._held:
             return text
@@ -139,7 +139,7 @@ class Arguments:
         return made
 
     def _escaped(self, value: Any) -> Any:
-        """Escape the strings of a value whose objects are done already."""
+        """Escape the strings of a value whose objects are escaped already."""
         if isinstance(value, str):
             return self._escape(value)
         return [self._escaped(item) for item in value] if isinstance(value, list) else value
@@ -156,7 +156,7 @@ def _read(call: ToolCall) -> tuple[str, Object]:
     if _depth(written) > _MAX_DEPTH:
         return "{}", {}
     try:
-        # Numbers are not made: an int of thousands of digits would be refused.
+        # Numbers are not parsed: an int of thousands of digits would raise.
         value = json.loads(written, parse_int=str, parse_float=str)
     except ValueError:
         value = None

@@ -1,8 +1,8 @@
 """
-A chat template as transformers itself has compiled it.
+The chat template as compiled by transformers.
 
-`apply_chat_template` takes anything for a message, and walks through all of a conversation twice
-to make plain values of it. Ours are plain already, and a prompt is written again and again.
+`apply_chat_template` accepts any type of message, and traverses the conversation twice to convert
+it to plain values. Ours are plain already, and prompts are rendered often.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ _COMPILE = "_compile_jinja_template"
 
 def compile_template(source: str) -> Any | None:
     """
-    Return the compiled template, None where this version of transformers keeps it elsewhere.
+    Return the compiled template; None where this version of transformers has it elsewhere.
 
-    It is not part of the public API of transformers, so its caller compares what it writes with
-    what `apply_chat_template` does.
+    It is not part of the public API of transformers, so the caller compares its output with that of
+    `apply_chat_template`.
     """
     compile_source = getattr(chat_template_utils, _COMPILE, None)
     if compile_source is None:

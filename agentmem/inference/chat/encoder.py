@@ -1,8 +1,8 @@
 """
-From text to token ids and back, with an exact account of control tokens.
+Tokenize and decode, with exact control of control tokens.
 
-A control token is one that the tokenizer calls special, or that stands literally in the chat
-template. Only what the caller marks as template may become one.
+A control token is one that the tokenizer calls special, or that occurs literally in the chat
+template. Only text that the caller marks as template may become one.
 """
 
 import re
@@ -18,9 +18,9 @@ class PromptEncoder:
     """
     One model's tokenizer.
 
-    Text between control tokens is encoded piece by piece and remembered, so that a prompt that
-    grew costs only what is new. Whether that gives the same ids as encoding the whole text is
-    tried out first, and not done where it does not; *is_split* tells which.
+    Segments between control tokens are encoded separately and cached, so that a longer prompt
+    costs its new segments only. A probe first checks that this gives the ids of the whole text;
+    if not, texts are encoded as a whole and *is_split* is false.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -43,22 +43,22 @@ class PromptEncoder:
         self.is_split = self._splitting_is_exact()
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Spell *token_ids*, control tokens included."""
+        """Decode *token_ids*, control tokens included."""
         text: str = self._tokenizer.decode(
             list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
 
     def forget(self) -> None:
-        """Drop every text that is remembered with its ids."""
+        """Clear the cache of texts and their ids."""
         self._cache.clear()
 
     def encode(self, runs: Iterable[str]) -> list[int]:
         """
-        Encode runs of text that follow each other.
+        Encode consecutive segments of text.
 
-        Control tokens are recognised inside a run and never across two: a spelling that must
-        stay text is cut in two runs.
+        Control tokens are recognised inside a segment and never across two: a spelling that must
+        stay text is split over two segments.
         """
         ids: list[int] = []
         for index, run in enumerate(runs):
@@ -82,7 +82,7 @@ class PromptEncoder:
         return ids + list(self._encode_plain(run[start:]))
 
     def _encode_plain(self, text: str) -> tuple[int, ...]:
-        """Encode text without control tokens; remember the ids."""
+        """Encode text without control tokens; cache the ids."""
         if not text:
             return ()
         if (known := self._cache.get(text)) is not None:
@@ -90,8 +90,8 @@ class PromptEncoder:
             return known
         ids = self._encode_whole(text)
         if not self.control_ids.isdisjoint(ids):
-            # The tokenizer sees a control token where none is spelled, such as <THINK> in a
-            # model that folds case. Letter by letter it cannot.
+            # The tokenizer sees a control token where none is spelled, such as <THINK> with a
+            # case-folding model. Letter by letter it cannot.
             letters = (self._encode_whole(letter) for letter in text)
             ids = [i for letter in letters for i in letter if i not in self.control_ids]
         self._remember(text, tuple(ids))
@@ -108,7 +108,7 @@ class PromptEncoder:
         return ids
 
     def _encode_next(self, run: str) -> list[int]:
-        """Encode a run that continues a text, without the space that some put at its beginning."""
+        """Encode a continuing segment, without the space that some tokenizers prepend."""
         for anchor in self._control:
             head, ids = self._encode_whole(anchor), self._encode_whole(anchor + run)
             if ids[: len(head)] == head:
@@ -116,7 +116,7 @@ class PromptEncoder:
         return self._encode_whole(run)
 
     def _splitting_is_exact(self) -> bool:
-        """Try whether pieces give the ids of the whole, around each control token."""
+        """Probe whether segments give the ids of the whole text, around each control token."""
         for token in list(self._control)[:_MAX_PROBES]:
             probe = f"a b {token} c\n{token}\n d{token}{token}E  {token}\n\nf 12.\n"
             if self._encode_split(probe) != self._encode_whole(probe):

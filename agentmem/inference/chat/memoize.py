@@ -1,4 +1,4 @@
-"""Values that are worked out once, however often they are asked for."""
+"""A memoization cache keyed by object identity first, then by value."""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -9,10 +9,10 @@ V = TypeVar("V")
 
 class Remembered(Generic[V]):
     """
-    Calls *make* once for the same arguments, and remembers the last *maxsize* values.
+    Calls *make* once for equal arguments, and caches the last *maxsize* values.
 
-    It looks for the very same objects first: to hash and compare long messages takes longer than
-    most of what is asked for. The objects are held, so that no other one can have their identity.
+    It looks up object identity first: hashing and comparing long messages takes longer than most
+    cached calls. The objects are referenced, so that their ids are not reused.
     """
 
     def __init__(self, make: Callable[..., V], maxsize: int) -> None:
@@ -35,6 +35,6 @@ class Remembered(Generic[V]):
         return max(len(self._by_identity), self._by_value.cache_info().currsize)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clear the cache."""
         self._by_identity.clear()
         self._by_value.cache_clear()

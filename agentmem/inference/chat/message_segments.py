@@ -1,12 +1,11 @@
 """
-A transcript put together from pieces, one for each message, that are made once.
+Transcripts assembled from cached segments, one per message.
 
-Most templates write one message after the other. That this one does so is not believed but
-compared, each time: the pieces must spell exactly what the template has made of the whole
-transcript, or they are not used. Their ids may then stand one after the other, since the encoder
-splits a text at its control tokens and encodes what lies between by itself: where a control token
-stands on one side of a seam, and none reaches over it, the ids of a text are those of its two
-sides. That is looked at for each seam.
+Most templates write messages independently, in order. This is verified each time: segments are
+used only if they spell exactly the template's output for the whole transcript. Their ids can then
+be concatenated, since the encoder splits a text at its control tokens and encodes the parts
+separately: where a control token is on one side of a boundary, and none spans it, the ids of a
+text are those of its two sides. This is checked for each boundary.
 """
 
 import re
@@ -23,16 +22,16 @@ from agentmem.types import Message, Role, TextPart, ToolCall
 
 MARK, EDGE = "\ue000", "\ue001"
 """
-What cuts the spelling of a control token in two, and what stands around the number of a message.
+The separator that splits the spelling of a control token, and the delimiter of a message index.
 
-Messages in which one of the two occurs have no piece.
+Messages that contain one of the two have no segment.
 """
 
 _MAX_REMEMBERED = 8192
 
 
 class Write(Protocol):
-    """Writes a transcript, marked, and splits it around the ids that are kept as generated."""
+    """Renders a transcript with markers, and splits it around generated ids that are kept."""
 
     def __call__(
         self, messages: Sequence[Message], *, add_generation_prompt: bool
@@ -41,7 +40,7 @@ class Write(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one message adds to a transcript; *opens* and *closes* with a control token or not."""
+    """One message's part of a transcript; whether it *opens* and *closes* with a control token."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -51,12 +50,12 @@ class Piece:
 
 class Pieces:
     """
-    Makes the pieces of one model's template, and joins them.
+    Renders the segments of one model's template, and joins them.
 
     Args:
-        encoder: of the model; one that does not split exactly makes no pieces.
-        write: the model's template.
-        kept: the ids of a message that are kept as generated.
+        encoder: of the model; one that does not split exactly has no segments.
+        write: renders with the model's template.
+        kept: returns the generated ids of a message that are kept.
     """
 
     def __init__(
@@ -75,21 +74,21 @@ class Pieces:
         self._around = Remembered(self._plain, _MAX_REMEMBERED)
 
     def forget(self) -> None:
-        """Drop every text that is remembered to save work."""
+        """Clear the cache."""
         for remembered in (self._first, self._next, self._neighbours, self._fit, self._around):
             remembered.clear()
 
     def find(self, message: Message) -> Piece | None:
-        """Return what *message* adds to a transcript that it is appended to, if it has a piece."""
+        """Return the segment of *message* when it is appended to a transcript, if it has one."""
         return self._next(message, None) if self._encoder.is_split else None
 
     def join(
         self, messages: Sequence[Message], full: str, *, add_generation_prompt: bool
     ) -> RenderedChat | None:
         """
-        Return the ids of *full*, the marked transcript of *messages*, if their pieces spell it.
+        Return the ids of *full*, the marked transcript of *messages*, if their segments spell it.
 
-        None if they do not, or do not fit together.
+        None if they do not, or cannot be concatenated.
         """
         if not messages or not self._encoder.is_split:
             return None
@@ -113,7 +112,7 @@ class Pieces:
         )
 
     def _pieces(self, messages: Sequence[Message]) -> list[Piece] | None:
-        """Return the piece of each message, None if one has none."""
+        """Return the segment of each message; None if one has none."""
         callers: dict[str, Message] = {}
         pieces: list[Piece] = []
         for index, message in enumerate(messages):
@@ -154,10 +153,10 @@ class Pieces:
         self, before: tuple[Message, ...], after: tuple[Message, ...]
     ) -> tuple[str, str]:
         """
-        Return the text of *before*, and what *after* adds to it.
+        Return the text of *before*, and the text that *after* adds to it.
 
         Raises:
-            TranscriptError: the template refuses them, or rewrites the one for the other.
+            TranscriptError: the template rejects them, or *after* changes the text of *before*.
         """
         start, _ = self._write(before, add_generation_prompt=False)
         if not after:
@@ -168,7 +167,7 @@ class Pieces:
         return start, both[len(start) :]
 
     def _make_prompt(self) -> Piece | None:
-        """Make the piece that asks for an answer; None if the template takes no question alone."""
+        """Return the segment of the generation prompt; None if a lone question is rejected."""
         user = (_say(Role.USER, "u"),)
         try:
             without, _ = self._neighbours(user, ())
@@ -180,7 +179,7 @@ class Pieces:
     def _cut(
         self, message: Message, full: str, parts: Sequence[str | int], begin: int, end: int
     ) -> Piece | None:
-        """Make a piece of what stands from *begin* to *end* in *full*."""
+        """Return the segment from *begin* to *end* of *full*."""
         text = full[begin:end]
         if len(parts) == 1:
             return self._plain(text)
@@ -209,13 +208,13 @@ class Pieces:
         )
 
     def _do_fit(self, left: Piece, right: Piece) -> bool:
-        """Return whether both together have the ids of both one after the other."""
+        """Return whether the ids of both together are the concatenated ids."""
         if not (left.closes or right.opens):
             return False
         tail = left.text[-self._reach :]
         text, seam = tail + right.text[: self._reach], len(tail)
         found = (self._pattern.match(text, start) for start in range(seam))
-        # None may begin in the one and end in the other.
+        # No control token may span the boundary.
         return not any(one is not None and one.end() > seam for one in found)
 
 
@@ -223,9 +222,9 @@ def neighbours(
     message: Message, caller: Message | None = None
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """
-    Return a transcript, as what is before and after, in which *message* is in its place.
+    Return a minimal transcript that ends with *message*, as the messages before and after the cut.
 
-    The place of a result is behind those of the calls that stand before its own.
+    The position of a result is after the results of the preceding calls.
     """
     user, answer = _say(Role.USER, "u"), _say(Role.ASSISTANT, "a")
     if message.role is Role.USER:
@@ -239,7 +238,7 @@ def neighbours(
     results = (
         Message(role=Role.TOOL, parts=answer.parts, tool_call_id=call.id) for call in earlier
     )
-    # Some templates write the newest answer in another way than those before it.
+    # Some templates render the newest answer differently from earlier ones.
     return (user, caller, *results), (answer,)
 
 

@@ -1,7 +1,7 @@
 """
-Whether a written transcript shows all that was said, and each result as that of its call.
+Whether a rendered transcript shows all messages, and pairs each result with its call.
 
-For transcripts in which no word occurs twice, and no id in a word.
+For probe transcripts in which no word occurs twice, and no id inside a word.
 """
 
 import re
@@ -14,7 +14,7 @@ from agentmem.types import Message, Role
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A message in the place where it is written, and what is written before and behind it."""
+    """A message's location in the rendered text, and the text before and after it."""
 
     message: Message
     written: str
@@ -24,11 +24,10 @@ class _Shown:
 
 def shows_pairs(messages: Sequence[Message], text: str, form: Calls) -> bool:
     """
-    Whether *text* has every word of *messages* in order, and each result as that of its call.
+    Whether *text* has every word of *messages* in order, and pairs each result with its call.
 
-    Results in a row may change places. A result belongs to its call if it stands in its place, if
-    it is labelled with the name of the call, or if the id of the call, in the *form* that calls
-    are written in, stands beside both.
+    Consecutive results may be reordered. A result is paired with its call by its order, by the
+    label with the call's name, or by the call's id, in the *form* of calls, beside both.
     """
     found = _find(messages, text)
     if found is None:
@@ -46,7 +45,7 @@ def shows_pairs(messages: Sequence[Message], text: str, form: Calls) -> bool:
         if call_id not in names:
             continue
         in_place = (waiting.pop(0) if waiting else None) == call_id
-        # A template that shows the name tells two calls of one name apart by their place.
+        # A template that shows the name distinguishes two calls of one name by order.
         is_named = RESULT_OF in shown.before and names[call_id] in shown.before
         if not (in_place or is_named or call_id in with_id):
             return False
@@ -54,7 +53,7 @@ def shows_pairs(messages: Sequence[Message], text: str, form: Calls) -> bool:
 
 
 def _results_with_id(found: Sequence[_Shown], ids: dict[str, str]) -> set[str]:
-    """Return the calls of which each result has the id on the same side as those beside it."""
+    """Return the calls for which each result has the id on the same side as its neighbours."""
     either = re.compile("|".join(map(re.escape, ids.values())) or r"(?!)")
     told: set[str] = set()
     for run in _runs(found):
@@ -72,7 +71,7 @@ def _results_with_id(found: Sequence[_Shown], ids: dict[str, str]) -> set[str]:
 
 
 def _runs(found: Sequence[_Shown]) -> Iterator[list[_Shown]]:
-    """Return the results that stand side by side."""
+    """Return the groups of adjacent results."""
     run: list[_Shown] = []
     for shown in found:
         if shown.message.role is Role.TOOL:
@@ -85,7 +84,7 @@ def _runs(found: Sequence[_Shown]) -> Iterator[list[_Shown]]:
 
 
 def _find(messages: Sequence[Message], text: str) -> list[_Shown] | None:
-    """Return *messages* in the order of *text*; None where a word is not there, or not then."""
+    """Return *messages* in the order of *text*; None where a word is missing or out of order."""
     spans: list[tuple[int, int, Message]] = []
     begin = end = 0
     was_result = False
@@ -109,7 +108,7 @@ def _find(messages: Sequence[Message], text: str) -> list[_Shown] | None:
 
 
 def _span(message: Message, text: str, begin: int) -> tuple[int, int] | None:
-    """Return where the words of *message* stand in *text*, from *begin* on."""
+    """Return the location of the words of *message* in *text*, from *begin* on."""
     start, end = None, begin
     for word in _words(message):
         found = text.find(word, end)

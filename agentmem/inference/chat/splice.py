@@ -1,4 +1,4 @@
-"""Puts generated ids in the place of what they spell, where the template shows just that."""
+"""Splices generated token ids into a prompt, where the template shows their text unchanged."""
 
 import re
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ _SPACE = re.compile(r"\s*")
 
 def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[str | int]:
     """
-    Split *full* at the contents that *marked* stands for, and name those by their index.
+    Split *full* at the contents that *marked* replaces, and return those as their index.
 
-    A content that the template has trimmed is left to its text. If more than that is different,
-    the template looks into what is said, and nothing is split: what it writes wins.
+    A content that the template has trimmed is kept as text. After any other difference nothing is
+    split, since the template depends on the content: its output takes precedence.
 
     Args:
         full: a rendered transcript.
-        marked: the same with some of the contents replaced by their index between two edges.
+        marked: the same with some contents replaced by their index between two *edge* characters.
         contents: the text of each message.
         edge: a character that occurs nowhere else.
     """
@@ -31,7 +31,7 @@ def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[s
         if index is not None and contents[index] == written:
             parts += [index, ""]
         elif index is not None and contents[index] == f" {written}" and before.endswith(" "):
-            # The template has trimmed a space and written one of its own in its place.
+            # The template has trimmed a space and written another one.
             parts[-1] = before[:-1]
             parts += [index, ""]
         else:
@@ -40,7 +40,7 @@ def splice(full: str, marked: str, contents: Sequence[str], edge: str) -> list[s
 
 
 def _as_shown(content: str, full: str, begin: int) -> str:
-    """Return *content* or what trimming leaves of it, whichever stands in *full* at *begin*."""
+    """Return *content*, trimmed if it is trimmed in *full* at *begin*."""
     ahead = _SPACE.match(full, begin)
     num_left = len(ahead[0]) if ahead else 0
     num_said = len(content) - len(content.lstrip())

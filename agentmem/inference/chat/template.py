@@ -1,5 +1,5 @@
 """
-From messages to the text that the model's own chat template makes of them.
+Render messages with the model's chat template.
 
 What the template takes is found out once, by `template_probes`; what it does not take is written
 another way, by `transcript`.
@@ -45,7 +45,7 @@ PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
 )
-"""For models that come without one."""
+"""The default, for models without a template."""
 
 _REFUSALS = (TemplateError, TypeError, ValueError, LookupError)
 
@@ -55,7 +55,7 @@ class ChatTemplate:
     One model's template.
 
     Args:
-        tokenizer: a transformers tokenizer, whose template this is.
+        tokenizer: a transformers tokenizer with the template.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -67,7 +67,7 @@ class ChatTemplate:
         self.source: str = with_named_date(source)
         self._date_variables = date_variables(DEFAULT_DATE)
         self.reads_thoughts = _reads_thoughts(tokenizer, source)
-        """Whether thoughts in a text are told from the answer: the model's family has them."""
+        """Whether reasoning is separated from answers: the model's family has reasoning tags."""
 
         self._compiled = compile_template(self.source)
         traits = find_traits(self._write_probe)
@@ -81,7 +81,7 @@ class ChatTemplate:
         self.default_system = find_default_system(self._write_probe, self.traits)
 
     def at_date(self, day: date) -> Self:
-        """Return the template that prints *day*; this one where it would print the same."""
+        """Return the template with the date *day*; this one where it would print the same."""
         other = copy.copy(self)
         other._date_variables = date_variables(day)  # noqa: SLF001 - a copy of this one
         other.opening = write_opening(other._write_probe, other.traits)  # noqa: SLF001
@@ -97,16 +97,16 @@ class ChatTemplate:
         add_generation_prompt: bool,
     ) -> str:
         """
-        Write *messages* as the template does.
+        Render *messages*.
 
         Args:
             messages: the transcript.
             contents: the text of each, escaped.
-            escape: for whatever else of a message is shown.
-            add_generation_prompt: whether the model is to speak next.
+            escape: applied to all other shown texts.
+            add_generation_prompt: whether the model speaks next.
 
         Raises:
-            TranscriptError: the template refuses them.
+            TranscriptError: the template rejects them.
         """
         for traits in (self.traits, _by_value(self.traits)):
             arguments = Arguments(escape, _texts(messages, contents))
@@ -117,11 +117,11 @@ class ChatTemplate:
         raise AssertionError("values are written wherever the template likes")
 
     def content(self, message: Message) -> str:
-        """Return the text of *message* as it is to be shown; earlier thoughts are not."""
+        """Return the shown text of *message*, without earlier reasoning."""
         return self.split(message.text)[1] if message.role is Role.ASSISTANT else message.text
 
     def thought(self, message: Message) -> str:
-        """Return what was thought before *message*, in parts of its own and in its text."""
+        """Return the reasoning of *message*, of its reasoning parts and of its text."""
         if message.role is not Role.ASSISTANT:
             return ""
         parts = [part.text for part in message.parts if isinstance(part, ReasoningPart)]
@@ -129,9 +129,9 @@ class ChatTemplate:
 
     def split(self, text: str, *, is_generated: bool = False) -> tuple[str, str]:
         """
-        Return thoughts and answer of a *text* of the model; no thoughts if it has none.
+        Return reasoning and answer in a *text* of the model; the reasoning is empty without tags.
 
-        What was generated may begin inside a thought that the prompt has opened.
+        Generated text may begin inside reasoning that the prompt has opened.
         """
         opened = self._open_thought if is_generated else ""
         return split_reasoning(opened + text) if self.reads_thoughts else ("", text)
@@ -146,7 +146,7 @@ class ChatTemplate:
         contents = [self.content(message) for message in messages]
         arguments = Arguments(str, _texts(messages, contents))
         entries = self._entries(messages, contents, traits, str, arguments)
-        # Each probe is written both ways: so the short one is used if it does the same.
+        # Each probe is rendered both ways: the fast one is used if the output is equal.
         if self._compiled is not None and self._written_or_none(
             self._render, entries, add_generation_prompt
         ) != self._written_or_none(self._apply, entries, add_generation_prompt):
@@ -171,7 +171,7 @@ class ChatTemplate:
 
     @staticmethod
     def _written_or_none(write: Any, entries: Sequence[Entry], prompt: bool) -> str | None:  # noqa: FBT001
-        """Return what *write* makes of *entries*, None if it refuses them."""
+        """Render *entries* with *write*; None if it rejects them."""
         try:
             text: str = write(entries, add_generation_prompt=prompt)
         except TranscriptError:
@@ -180,10 +180,10 @@ class ChatTemplate:
 
     def _render(self, entries: Sequence[Entry], *, add_generation_prompt: bool) -> str:
         """
-        Write *entries*.
+        Render *entries*.
 
         Raises:
-            TranscriptError: the template refuses them.
+            TranscriptError: the template rejects them.
         """
         if self._compiled is None or not entries:
             return self._apply(entries, add_generation_prompt=add_generation_prompt)
@@ -219,7 +219,7 @@ def _refusal(error: Exception) -> TranscriptError:
 
 
 def _reads_thoughts(tokenizer: Any, source: str) -> bool:
-    """Whether template or control tokens of a model have the marks of a thought."""
+    """Whether the template or the control tokens of a model have reasoning tags."""
     tokens = getattr(tokenizer, "added_tokens_decoder", {}).values()
     takes_field = any(field in source for field in REASONING_FIELDS)
     return (
@@ -230,12 +230,12 @@ def _reads_thoughts(tokenizer: Any, source: str) -> bool:
 
 
 def _texts(messages: Sequence[Message], contents: Sequence[str]) -> Iterator[str]:
-    """Yield every text of *messages* that a template may show."""
+    """Yield all texts of *messages* that a template may show."""
     yield from contents
     for message in messages:
         yield message.name or ""
         yield message.tool_call_id or ""
-        # Thoughts may stand in the text, too.
+        # The text may contain reasoning, too.
         yield message.text
         yield from (part.text for part in message.parts if isinstance(part, ReasoningPart))
         for call in message.tool_calls:
@@ -243,6 +243,6 @@ def _texts(messages: Sequence[Message], contents: Sequence[str]) -> Iterator[str
 
 
 def _by_value(traits: TemplateCapabilities) -> TemplateCapabilities:
-    """Return *traits* for a transcript in which the template writes arguments in parts."""
+    """Return *traits* for a transcript whose arguments the template writes field by field."""
     calls = traits.calls
     return traits if calls is None else replace(traits, calls=replace(calls, whole=False))

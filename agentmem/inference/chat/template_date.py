@@ -1,8 +1,8 @@
 """
-The date that a chat template prints: one that is named, never the clock's.
+The date in a chat template: a given one, never the clock's.
 
-The same messages must give the same prompt tomorrow. Templates take the date as a variable or ask
-a function for it, in any format; transformers hands no functions over, so that one is a macro.
+The same messages must give the same prompt tomorrow. Templates read the date from a variable or a
+function, in any format; transformers passes no functions, so here it is a macro.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Any
 from agentmem.types.moments import MONTHS
 
 DEFAULT_DATE = date(2024, 7, 26)
-"""Printed where no date is named; templates of Llama 3 have it as theirs."""
+"""The date where none is given; the default of Llama 3 templates."""
 
 _CLOCK = "strftime_now"
 _CODES = "aAbBdeFDGHIjmMpRSTuUVwWyY"
@@ -27,12 +27,12 @@ _MACRO = (
 
 
 def with_named_date(source: str) -> str:
-    """Return the template *source* with its clock replaced by the date in `date_variables`."""
+    """Return the template *source* with its clock calls replaced by `date_variables`."""
     return (_MACRO if _CLOCK in source else "") + source
 
 
 def date_variables(day: date) -> Mapping[str, Any]:
-    """Return the variables from which a template reads *day*, in English in every locale."""
+    """Return the template variables for *day*, in English in every locale."""
     moment = datetime.combine(day, time(), tzinfo=UTC)
     month, weekday = MONTHS[day.month - 1], _DAYS[day.weekday()]
     named = {code: moment.strftime(f"%{code}") for code in _CODES}

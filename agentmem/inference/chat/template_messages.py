@@ -1,8 +1,8 @@
 """
-Messages in the form that a chat template takes.
+Messages in the form that a chat template accepts.
 
-Templates differ in what they refuse or drop in silence. `TemplateCapabilities` says what one of
-them takes; what it does not take is written another way, never left out and never in another order.
+Templates differ in which messages they reject or silently drop. `TemplateCapabilities` describes
+one template; unsupported messages are written another way, never dropped or reordered.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ Escape = Callable[[str], str]
 Entry = dict[str, Any]
 
 _FILLER = "..."
-"""Said by the other side where a template insists that the two take turns."""
+"""Filler message of the other role where a template requires alternating roles."""
 
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
-"""What templates call a thought; each reads one of them."""
+"""Field names of reasoning; each template reads one of them."""
 
 RESULT_OF = "(result of"
-"""What a result begins with that is not in its place."""
+"""Label of a result that is out of order."""
 
 _MAX_LABEL = 200
-"""Characters of a call's arguments by which a result names it."""
+"""Characters of a call's arguments in the label of a result."""
 
 _ID_LETTERS = string.digits + string.ascii_lowercase
 _SHORT_ID = re.compile("[0-9A-Za-z]{9}")
@@ -37,45 +37,45 @@ _SHORT_ID = re.compile("[0-9A-Za-z]{9}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """How a template wants tool calls."""
+    """The format of tool calls in a template."""
 
     as_text: bool = False
-    """Arguments as JSON text and not as an object."""
+    """Arguments as JSON text, not as an object."""
 
     whole: bool = False
-    """All arguments of a call written in one place as JSON, for which the model's own is put."""
+    """All arguments of a call as one JSON text, which is replaced by the model's."""
 
     short_ids: bool = False
-    """Ids of exactly nine letters and digits; others are replaced by a hash of them."""
+    """Ids of exactly nine letters and digits; others are replaced by their hash."""
 
     shows_ids: bool = False
     """
-    The id stands beside the call and beside its result. Else results are told apart by their
-    place alone: they stand in the order of the calls.
+    The id is written beside the call and beside its result. Else results are paired by order
+    only: that of the calls.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateCapabilities:
     """
-    What a template takes; the defaults are what every template takes.
+    Messages that a template accepts; by default those that every template accepts.
 
     Args:
-        repeats: two messages of one role in a row. Where it does not, user and assistant take
-            turns, and calls and their results, which only `calls` writes, do not count.
-        any_first: something else than a user's message as the first one.
-        system: a system message, shown where it stands.
+        repeats: two consecutive messages of one role. If not, user and assistant alternate, not
+            counting calls and their results, which only `calls` writes.
+        any_first: a first message that is not the user's.
+        system: a system message, shown at its position.
         systems: several of them.
         system_alone: a system message without any other.
-        calls: tool calls of their own form, and results in the tool role. Else both are text.
+        calls: structured tool calls, and results in the tool role. Else both are text.
         parallel: more than one call in a message.
-        text_with_calls: text beside calls in one message. Else it is a message of its own before
-            them, if it may be, or all of it is text.
+        text_with_calls: text and calls in one message. Else the text is a separate message before
+            the calls, if possible, or all of it is text.
         loose_results: the tool role for a result whose call is written as text or not shown.
-        late_results: the tool role for a result that something else stands before than its calls
-            and their results.
-        thoughts: what the model thought, in a field of its own, which is shown where the template
-            wants it; mostly to the tool loop that it belongs to.
+        late_results: the tool role for a result that other messages separate from its calls and
+            their results.
+        thoughts: reasoning in a separate field, which the template shows selectively, mostly
+            within its tool loop.
         thoughts_beside_all: also in a message with both calls and text.
     """
 
@@ -95,11 +95,11 @@ class TemplateCapabilities:
 
 class Transcript:
     """
-    Takes messages one by one.
+    Converts messages one by one.
 
-    What they are written as depends only on those before, but for results that follow each
-    other: where nothing but the place tells whose result one is, they are put in the order of
-    their calls, and one that is not in its place names its call.
+    The output depends on earlier messages only, except for consecutive results: where they are
+    paired by order only, they are sorted in the order of their calls, and one that is out of order
+    names its call.
     """
 
     def __init__(
@@ -107,19 +107,19 @@ class Transcript:
     ) -> None:
         self._traits = traits
         self._escape = escape
-        # What is written by it has stand-ins in it, which the one that knows them puts right.
+        # Its output has placeholders, which `Arguments` replaces afterwards.
         self._arguments = arguments or Arguments(escape, ())
         self._entries: list[Entry] = []
-        # Calls by id, and how they were written if in the form of the template.
+        # Calls by id, and their entry if written in the template's format.
         self._calls: dict[str, ToolCall] = {}
         self._structured: dict[str, Calls] = {}
         self._round = _Round(())
         self._results: list[tuple[Message, str]] = []
         self._has_gone_on = True
-        """Whether the results that are written now come after something else than their calls."""
+        """Whether other messages separate the current results from their calls."""
 
     def add(self, message: Message, content: str, thought: str = "") -> None:
-        """Add *message*, whose text is shown as *content*, and which *thought* came before."""
+        """Add *message*, with its shown text *content* and its reasoning *thought*."""
         if message.role is Role.TOOL:
             self._results.append((message, content))
             return
@@ -139,7 +139,7 @@ class Transcript:
             last |= dict.fromkeys(REASONING_FIELDS, thought)
 
     def entries(self) -> list[Entry]:
-        """Return what was added, arranged as the template takes it."""
+        """Return the converted messages, in the form that the template accepts."""
         self._add_results()
         num_system = next(
             (i for i, entry in enumerate(self._entries) if entry["role"] != "system"),
@@ -162,7 +162,7 @@ class Transcript:
     def _add_calls(self, calls: Sequence[ToolCall], content: str) -> None:
         traits, form = self._traits, self._traits.calls
         self._calls |= {call.id: call for call in calls}
-        # The same id may be called again later, in another form.
+        # A later call may reuse the id, in another format.
         for call in calls:
             self._structured.pop(call.id, None)
         has_text = bool(content.strip())
@@ -185,7 +185,7 @@ class Transcript:
         self._entries.append(_entry("assistant", content, tool_calls=structured))
 
     def _add_results(self) -> None:
-        """Write the results that have come since the last other message."""
+        """Write the pending results."""
         results, self._results = self._results, []
         last = self._entries[-1] if self._entries else {}
         self._has_gone_on = last.get("role") != "tool" and "tool_calls" not in last
@@ -202,13 +202,13 @@ class Transcript:
         return form is not None and form.shows_ids and not self._is_text(message)
 
     def _is_text(self, message: Message) -> bool:
-        """Whether a result comes too late for the tool role, though its call has its own form."""
+        """Whether a result is too late for the tool role, although its call is structured."""
         is_late = self._has_gone_on or not self._round.has(message)
         is_structured = (message.tool_call_id or "") in self._structured
         return is_structured and is_late and not self._traits.late_results
 
     def _label(self, message: Message) -> str:
-        """Name the call that a result answers, for a reader who would take it for another's."""
+        """Label a result with its call, where its order would suggest another one."""
         call = self._calls.get(message.tool_call_id or "")
         if call is None:
             return f"{RESULT_OF} an earlier call of {self._escape(message.name or 'tool')})"
@@ -221,7 +221,7 @@ class Transcript:
     def _result(self, message: Message, content: str) -> Entry:
         call_id = message.tool_call_id or ""
         form = self._structured.get(call_id)
-        # Where user and assistant take turns, the answer to a call that is text is a turn too.
+        # With alternating roles, the result of a call that is text is a turn too.
         is_loose = self._traits.loose_results and self._traits.repeats
         if self._is_text(message) or (form is None and not is_loose):
             return _entry("user", f"<tool_response>\n{content}\n</tool_response>")
@@ -248,7 +248,7 @@ class Transcript:
 
 class _Round:
     """
-    The calls of one message, of which results tell by their place which they answer.
+    The calls of one message, whose results are paired by order.
 
     Args:
         calls: these calls, in their order.
@@ -259,7 +259,7 @@ class _Round:
         self._num_taken = 0
 
     def place(self, result: Message) -> int:
-        """Return which call *result* answers; a number behind the last for one of another round."""
+        """Return the index of the call of *result*; past the last one for another round's."""
         return self._places.get(result.tool_call_id or "", len(self._places))
 
     def has(self, result: Message) -> bool:
@@ -267,19 +267,19 @@ class _Round:
         return result.tool_call_id in self._places
 
     def takes(self, result: Message) -> bool:
-        """Whether *result*, written next, stands in the place of its call."""
+        """Whether *result*, written next, is in the order of the calls."""
         is_next = self.place(result) == self._num_taken < len(self._places)
         self._num_taken += 1
         return is_next
 
     def describe(self, call: ToolCall) -> str:
-        """Return which call of which round *call* is, in words."""
+        """Describe round and index of *call* in words."""
         place = self._places.get(call.id)
         return "an earlier call" if place is None else f"call {place + 1} of {len(self._places)}"
 
 
 def shown_call_id(call_id: str, form: Calls) -> str:
-    """Return *call_id* as a template takes it."""
+    """Return *call_id* in a form that the template accepts."""
     if not form.short_ids or _SHORT_ID.fullmatch(call_id):
         return call_id
     return _shortened(call_id)
@@ -289,8 +289,8 @@ def _take_turns(entries: Sequence[Entry]) -> list[Entry]:
     """
     Alternate user and assistant.
 
-    Neighbours of one role become one entry. Where calls stand between them, which do not count
-    as a turn, the other side says something in between.
+    Consecutive messages of one role are merged. Where calls, which do not count as a turn, are
+    between them, a filler of the other role is inserted.
     """
     settled: list[Entry] = []
     counted: Entry | None = None

@@ -1,9 +1,8 @@
 """
-Finds out what a chat template takes, by trying.
+Probes the capabilities of a chat template.
 
-Each way to write something is tried on transcripts of every legal shape. It is taken up if all of
-them are still shown: every text, in the order in which it was said, and every result as that of
-its own call.
+Each format is tried on transcripts of every valid shape. It is supported if all of them are
+rendered completely: every text, in order, and every result paired with its call.
 """
 
 import json
@@ -19,7 +18,7 @@ from agentmem.types import Message, ReasoningPart, Role, TextPart, ToolCall
 
 
 class Write(Protocol):
-    """Writes messages in the form of some traits."""
+    """Renders messages in the format of given capabilities."""
 
     def __call__(
         self,
@@ -42,7 +41,7 @@ PROBE_SHAPES = (
     *("upnura", "ucucrra", "uprnpnra"),
 )
 
-# Each line is a question with its possible answers, the best first; none of them may be right.
+# Each line is a capability with its possible values, the best first; possibly none of them works.
 _QUESTIONS: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"repeats": True},),
     ({"system": True},),
@@ -62,7 +61,7 @@ _QUESTIONS: tuple[tuple[dict[str, Any], ...], ...] = (
 
 
 def find_traits(write: Write) -> TemplateCapabilities:
-    """Find the traits of the template that *write* uses."""
+    """Probe the capabilities of the template that *write* uses."""
     traits = TemplateCapabilities()
     shown = [probe for probe in map(_probe, PROBE_SHAPES) if _shows(write, probe, traits)]
     for answers in _QUESTIONS:
@@ -79,7 +78,7 @@ def find_traits(write: Write) -> TemplateCapabilities:
 
 
 def find_thoughts(write: Write, traits: TemplateCapabilities) -> TemplateCapabilities:
-    """Find out whether the template shows thoughts in a field of their own, and beside what."""
+    """Probe whether the template shows reasoning in a separate field, and in which messages."""
     shown = [probe for probe in map(_probe, PROBE_SHAPES) if _shows(write, probe, traits)]
     for beside_all in (True, False):
         better = replace(traits, thoughts=True, thoughts_beside_all=beside_all)
@@ -92,7 +91,7 @@ def find_thoughts(write: Write, traits: TemplateCapabilities) -> TemplateCapabil
 
 
 def prompt_tail(write: Write, traits: TemplateCapabilities) -> str:
-    """Return what a prompt for an answer ends with, behind the question."""
+    """Return the generation prompt: the text after the question."""
     try:
         (user,) = _probe("u")
         return write([user], traits, add_generation_prompt=True).rpartition(user.text)[2]
@@ -102,10 +101,10 @@ def prompt_tail(write: Write, traits: TemplateCapabilities) -> str:
 
 def only_appends(write: Write, traits: TemplateCapabilities) -> bool:
     """
-    Return whether each message is written once and for all, byte for byte.
+    Return whether the text of a message never changes as others follow, byte for byte.
 
-    It is not where a template trims, merges, strips thoughts, or writes the last message in
-    another way than those before.
+    It does where a template trims, merges, strips reasoning, or renders the last message
+    differently.
     """
     spaced = [_say(Role.USER, " u\n"), _say(Role.ASSISTANT, "\n a "), _say(Role.USER, " v ")]
     thought = _say(Role.ASSISTANT, "<think>\nt\n</think>\n\nb")
@@ -122,7 +121,7 @@ def only_appends(write: Write, traits: TemplateCapabilities) -> bool:
 
 
 def write_opening(write: Write, traits: TemplateCapabilities) -> tuple[str, ...]:
-    """Return how short transcripts are written, which has whatever the template says by itself."""
+    """Return the rendering of short transcripts, which shows the template's own text."""
     texts = []
     for shape in ("u", "su", "ucra"):
         try:
@@ -133,7 +132,7 @@ def write_opening(write: Write, traits: TemplateCapabilities) -> tuple[str, ...]
 
 
 def find_default_system(write: Write, traits: TemplateCapabilities) -> str | None:
-    """Return the system text that the template writes where there is no system message, if any."""
+    """Return the template's default system text, if any."""
     user, system = _probe("su")[1], _probe("su")[0]
     try:
         without = write([user], traits, add_generation_prompt=False).partition(user.text)
@@ -157,7 +156,7 @@ def _shows(write: Write, probe: Sequence[Message], traits: TemplateCapabilities)
 
 
 def _probe(shape: str) -> tuple[Message, ...]:
-    """Write a transcript of that shape in which no word occurs twice."""
+    """Build a transcript of that shape in which no word occurs twice."""
     numbers = count(1)
     waiting: list[str] = []
     messages = []
@@ -179,7 +178,7 @@ def _probe(shape: str) -> tuple[Message, ...]:
 
 
 def _call(call_id: str) -> ToolCall:
-    # No id stands in another word: it would seem to stand beside what it does not.
+    # No id is part of another word: it would be found at wrong places.
     word = call_id.replace("_", "")
     arguments = {f"{word}K": f"{word}V"}
     return ToolCall(id=call_id, name=f"f{word}", arguments=json.dumps(arguments))

@@ -1,4 +1,4 @@
-"""Counts, renders and splices exactly as the local model will see it."""
+"""The token counter of a local model: rendering, counting, and splicing of generated ids."""
 
 import copy
 import hashlib
@@ -25,22 +25,22 @@ from agentmem.types import GeneratedIds, Message, ReasoningPart, Role, TextPart
 from agentmem.types.short_repr import short_repr
 
 _VERSION = "3"
-"""Part of the fingerprint: to be raised when the same messages come to give other ids."""
+"""Part of the fingerprint: raise it when the ids of the same messages change."""
 
 _PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 _MAX_REMEMBERED = 8192
 _MAX_DAYS = 32
 _MAX_RENDERS = 32
-"""A prompt takes about eight renders; half of the long ones are of the prompt before."""
+"""A prompt takes about eight renders; half of the long ones are of the previous prompt."""
 
 
 class ChatTokenizer:
     """
-    A model's tokenizer and chat template: the TokenCounter of a local model.
+    A model's tokenizer and chat template: the `TokenCounter` of a local model.
 
-    Text of a message never becomes a control token: a spelling such as ``<|im_end|>`` is
-    encoded in pieces that spell the same. The ids of a message that this model generated are
-    kept as they were generated, as long as the template shows its text unchanged.
+    Text of a message never becomes a control token: a spelling such as ``<|im_end|>`` is encoded in
+    parts with the same text. The generated ids of a message of this model are kept, if the template
+    shows its text unchanged.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -57,7 +57,7 @@ class ChatTokenizer:
         return short_repr("ChatTokenizer", self.fingerprint)
 
     def _start(self) -> None:
-        """Begin to remember what is worked out; nothing is worked out yet."""
+        """Create the empty caches."""
         self._pieces = Pieces(self._encoder, self._write_marked, self._kept)
         self._shown = Remembered(self._show, _MAX_REMEMBERED)
         self._counted = Remembered(self._count, _MAX_REMEMBERED)
@@ -68,10 +68,10 @@ class ChatTokenizer:
 
     def at_date(self, day: date) -> "ChatTokenizer":
         """
-        Return the counter that renders as on *day*: this one where the template prints no date.
+        Return the counter with the date *day*: this one where the template prints no date.
 
-        Without it a template that prints one prints 26 July 2024. Counters of days that print
-        the same are one, with one fingerprint; all share what is remembered of the tokenizer.
+        Without one a template prints 26 July 2024. Days with equal output share one counter and
+        fingerprint; all counters share the tokenizer's cache.
         """
         return self._dated.at(day)
 
@@ -85,12 +85,12 @@ class ChatTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """Name tokenizer, template and the way they are used here."""
+        """Identify tokenizer, template and this version of their use."""
         return self._fingerprint
 
     @property
     def default_system(self) -> str | None:
-        """The system text that the template writes where there is no system message, if any."""
+        """The template's default system text, if any."""
         return self._template.default_system
 
     @property
@@ -101,21 +101,21 @@ class ChatTokenizer:
     @property
     def is_concatenative(self) -> bool:
         """
-        Return whether the template writes each message once and for all, byte for byte.
+        Return whether the text of a message never changes as others follow, byte for byte.
 
-        Where it trims, merges, strips thoughts or rewrites what came before, prompts may break
-        their prefix although nothing left the window; see `num_rewritten`.
+        Where the template trims, merges, strips reasoning or rewrites earlier messages, the common
+        prefix of prompts may end early although the window did not slide; see `num_rewritten`.
         """
         return self._template.is_concatenative
 
     @property
     def num_rewritten(self) -> int:
         """
-        How many answers of this model were shown to it in other ids than it generated.
+        Number of answers of this model that were rendered with other ids than generated.
 
-        Those at a date are counted by the counter of that date.
+        Each counter of a date counts its own.
 
-        The template showed other text than was generated, and what it writes wins.
+        The template changed their text, and its output takes precedence.
         """
         return self._num_rewritten
 
@@ -127,10 +127,10 @@ class ChatTokenizer:
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True
     ) -> RenderedChat:
         """
-        Write *messages* as the model's template does, and give the ids.
+        Render *messages* with the model's template, and tokenize them.
 
         Raises:
-            TranscriptError: the template refuses these messages in this order.
+            TranscriptError: the template rejects these messages in this order.
         """
         return self._rendered(add_generation_prompt, *messages)
 
@@ -159,7 +159,7 @@ class ChatTokenizer:
     def _write_marked(
         self, messages: Sequence[Message], *, add_generation_prompt: bool
     ) -> tuple[str, list[str | int]]:
-        """Write a transcript for `Pieces`, which does not ask for one with the marks in it."""
+        """Render a transcript for `Pieces`, never one that contains the markers."""
         contents = [self._escape(self._template.content(m), MARK) for m in messages]
         full = self._write(messages, contents, MARK, add_generation_prompt)
         marks = (MARK, EDGE)
@@ -173,7 +173,7 @@ class ChatTokenizer:
         marks: tuple[str, str],
         prompt: bool,  # noqa: FBT001 - passed on
     ) -> list[str | int]:
-        """Split *full* around the answers whose ids are kept as they were generated."""
+        """Split *full* around the answers whose generated ids are kept."""
         mark, edge = marks
         kept = [i for i, message in enumerate(messages) if self._kept(message)]
         parts: list[str | int] = [full]
@@ -191,14 +191,14 @@ class ChatTokenizer:
         return parts
 
     def split_answer(self, text: str, *, is_generated: bool = False) -> tuple[str, str]:
-        """Return the thoughts in what the model said, and its answer; see `ThinkingCounter`."""
+        """Return the reasoning in a text of the model, and its answer; see `ThinkingCounter`."""
         return self._template.split(text, is_generated=is_generated)
 
     def forget(self) -> None:
         """
-        Drop every text that is remembered to save work; it is worked out again when needed.
+        Clear all caches of texts.
 
-        The counters of all dates forget together.
+        Those of the counters of all dates included.
         """
         for counter in self._dated.counters():
             counter._forget()  # noqa: SLF001 - another one of this class
@@ -212,9 +212,9 @@ class ChatTokenizer:
 
     def count(self, message: Message) -> int:
         """
-        Return how many tokens *message* adds to a transcript that it is appended to.
+        Return the number of tokens that *message* adds to a transcript.
 
-        Exact for templates that write one message after the other.
+        Exact for templates that write messages independently, in order.
         """
         return self._counted(message)
 
@@ -235,8 +235,8 @@ class ChatTokenizer:
         return len(self._encoder.encode(self._escape(message.text, mark).split(mark)))
 
     def _count_answer(self, message: Message) -> int:
-        """Count an answer with a thought as it stands in a window: before another question."""
-        # Two texts: a template may look for the last question by what it says.
+        """Count an answer with reasoning as in a window: before another question."""
+        # Two texts: a template may detect the last question by its content.
         users = [Message(role=Role.USER, parts=(TextPart(text=text),)) for text in "uv"]
         with_it, without = [users[0], message, users[1]], users
         try:
@@ -249,7 +249,7 @@ class ChatTokenizer:
         return max(sizes[0] - sizes[1], 0)
 
     def turn_end_ids(self) -> frozenset[int]:
-        """Find the control token with which the template ends an answer, if it has one."""
+        """Return the control token that ends an answer in the template, if there is one."""
         user = Message(role=Role.USER, parts=(TextPart(text="u"),))
         answer = Message(role=Role.ASSISTANT, parts=(TextPart(text="PROBE"),))
         try:
@@ -278,7 +278,7 @@ class ChatTokenizer:
         for part in parts:
             if isinstance(part, str):
                 runs = part.split(mark)
-                # The empty run says that something came before.
+                # The empty segment marks the next one as continuing a text.
                 ids += self._encoder.encode(["", *runs] if ids else runs)
             else:
                 ids += self._kept(messages[part])
@@ -286,9 +286,9 @@ class ChatTokenizer:
 
     def _escape(self, text: str, mark: str) -> str:
         """
-        Cut each spelling of a control token in two with *mark*.
+        Split each spelling of a control token with *mark*.
 
-        One that is a single character cannot be cut; U+FFFD is put in its place.
+        One of a single character cannot be split, and is replaced by U+FFFD.
         """
 
         def cut(found: re.Match[str]) -> str:
@@ -298,13 +298,13 @@ class ChatTokenizer:
         return self._encoder.control_pattern.sub(cut, text)
 
     def _show(self, message: Message) -> str | None:
-        """Return the text of *message* as it is written; None if it has one of the usual marks."""
+        """Return the text of *message* in the template; None if it contains a default marker."""
         if any(mark in text for text in _texts(message) for mark in (MARK, EDGE)):
             return None
         return self._escape(self._template.content(message), MARK)
 
     def _kept(self, message: Message) -> tuple[int, ...]:
-        """Return the ids of *message* that are shown as they were generated; mostly all or none."""
+        """Return the generated ids of *message* that can be spliced in; mostly all or none."""
         generated = message.generated
         if (
             generated is None
@@ -324,9 +324,9 @@ class ChatTokenizer:
 
     def _spelling(self, token_ids: tuple[int, ...], text: str) -> tuple[int, ...]:
         """
-        Return all of *token_ids* if they spell *text*.
+        Return *token_ids* if they decode to *text*.
 
-        Those of a thought before an answer are left out where it is not part of the text.
+        Those of reasoning before the answer are omitted where it is not part of the text.
         """
         if self._spells_text(token_ids, text):
             return token_ids
@@ -340,17 +340,17 @@ class ChatTokenizer:
     def _spells_text(self, token_ids: tuple[int, ...], text: str) -> bool:
         if not self.control_ids.isdisjoint(token_ids):
             return False
-        # Behind a token, as in a prompt: some leave out the space that a text begins with.
+        # After a token, as in a prompt: some tokenizers drop the leading space of a text.
         anchor = sorted(self.control_ids)[:1]
         return self.decode([*anchor, *token_ids]) == self.decode(anchor) + text
 
 
 class _Dated:
     """
-    The counters of one model by what their template prints; the last used days are kept.
+    The counters of one model by the output of their template; an LRU cache of days.
 
     Args:
-        plain: the counter for which no day was named.
+        plain: the counter without a given day.
     """
 
     def __init__(self, plain: ChatTokenizer) -> None:
@@ -358,11 +358,11 @@ class _Dated:
         self.begin_anew()
         renew_in_child(self)
         self._by_day: OrderedDict[date, ChatTokenizer] = OrderedDict()
-        # A session may hold the counter of a day that is not kept here any more.
+        # A session may still use the counter of an evicted day.
         self._alive: WeakValueDictionary[tuple[str, ...], ChatTokenizer] = WeakValueDictionary()
 
     def begin_anew(self) -> None:
-        """Make the lock anew; a fork has it as it was."""
+        """Replace the lock, which a fork may have inherited locked."""
         self._lock = threading.Lock()
 
     def at(self, day: date) -> ChatTokenizer:
@@ -376,7 +376,7 @@ class _Dated:
             return known
 
     def counters(self) -> list[ChatTokenizer]:
-        """Return all counters that are in use."""
+        """Return all counters that are still referenced."""
         with self._lock:
             return [self._plain, *self._alive.values()]
 
@@ -392,7 +392,7 @@ class _Dated:
 
 
 def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:
-    """Find two private-use characters that occur nowhere in *messages*."""
+    """Return two private-use characters that occur nowhere in *messages*."""
     shown = [text for message in messages for text in _texts(message)]
     used = set().union(*shown)
     free = [letter for letter in map(chr, chain(*_PRIVATE_USE)) if letter not in used][:2]
@@ -405,7 +405,7 @@ def _unused_characters(messages: Sequence[Message]) -> tuple[str, str]:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Return every text of *message* that a template may show."""
+    """Return all texts of *message* that a template may show."""
     yield from (message.text, message.name or "", message.tool_call_id or "")
     yield from (part.text for part in message.parts if isinstance(part, ReasoningPart))
     for call in message.tool_calls:
@@ -414,7 +414,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _places(message: Message) -> Iterator[tuple[Sequence[Message], Sequence[Message]]]:
-    """Return transcripts, as what is before and after, in which *message* is in its place."""
+    """Return minimal transcripts that end with *message*, as messages before and after the cut."""
     if message.role is not Role.SYSTEM:
         yield neighbours(message)
         return

@@ -1,1 +1,1 @@
-"""Requests: admission, scheduling, steps, and the handles that callers wait on."""
+"""Requests: admission, scheduling, engine steps, and the handles that callers wait on."""

@@ -1,9 +1,9 @@
 """
-Who may start now, who waits, who is refused. Plain Python.
+Admission control: which requests start, wait, or are rejected. Plain Python.
 
-What a request may take at most is known when it comes, and what requests did take is observed. The
-guess goes from the worst case to what they took on average, times a safety factor that grows when
-the guess was too low and a sequence had to be preempted.
+The maximum length of a request is known on arrival, and the actual lengths are observed. The
+estimate moves from the worst case to the observed average, times a safety factor that grows after
+a preemption, when the estimate was too low.
 """
 
 import math
@@ -14,18 +14,18 @@ from agentmem.inference.kv_cache.sequence import Sequence
 LOW_FACTOR, HIGH_FACTOR = 1.2, 1.5
 _RAISE, _RELAX = 0.1, 0.01
 _MEMORY = 0.05
-"""Weight of the newest observation; the first guess is the worst case, and fades with it."""
+"""Weight of the newest observation; the first estimate is the worst case, and decays with it."""
 
 
 class Admission:
     """
-    Counts blocks for requests.
+    Estimates the blocks of requests.
 
     Args:
         block_size: tokens in a block.
-        num_blocks: blocks of the pool; None when there is no pool to fill.
-        context_window: tokens that one sequence may have.
-        own_tokens: tokens for whose cache there is memory; None when that sets no end to them.
+        num_blocks: blocks of the pool; None without a pool.
+        context_window: maximum tokens of one sequence.
+        own_tokens: tokens that fit the memory of the model's own cache; None for no limit.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Admission:
 
     def check(self, num_prompt: int, max_tokens: int | None, *, free: int) -> int:
         """
-        Return how many tokens may be generated after a prompt of *num_prompt*.
+        Return the maximum tokens to generate after a prompt of *num_prompt*.
 
         Args:
             num_prompt: tokens of the prompt.
-            max_tokens: tokens asked for; None takes what there is room for.
-            free: blocks that are not in use at the moment, for the message.
+            max_tokens: requested tokens; None for as many as fit.
+            free: blocks that are not in use at this moment, for the error message.
 
         Raises:
             AdmissionError: prompt and reply can never fit.
@@ -73,19 +73,19 @@ class Admission:
         return limit - num_prompt if max_tokens is None else max_tokens
 
     def expected_blocks(self, sequence: Sequence) -> int:
-        """Return how many blocks *sequence* is expected to hold in the end."""
+        """Return the expected final number of blocks of *sequence*."""
         share = min(self._share * self.factor, 1.0)
         num_new = max(math.ceil(share * sequence.max_tokens), sequence.num_generated)
-        # The last token is chosen and never computed, so it needs no slot.
+        # The last token is sampled but never computed, so it needs no slot.
         last = sequence.num_prompt + max(num_new - 1, 0)
         return -(-max(last, len(sequence.token_ids)) // self._block_size)
 
     def observe(self, sequence: Sequence) -> None:
-        """Learn how long a request came to be that has ended."""
+        """Update the estimate with the length of a finished request."""
         share = sequence.num_generated / sequence.max_tokens
         self._share += _MEMORY * (share - self._share)
         self.factor = max(self.factor - _RELAX, LOW_FACTOR)
 
     def preempted(self) -> None:
-        """Learn that the guess was too low."""
+        """Raise the safety factor: the estimate was too low."""
         self.factor = min(self.factor + _RAISE, HIGH_FACTOR)

@@ -1,9 +1,8 @@
 """
-Steps for event loops: one thread that drives an engine while coroutines wait for it.
+A thread that runs engine steps while coroutines wait.
 
-A coroutine that waits for a token holds no thread; it is woken by a callback into its loop. The
-thread ends by itself when it has had nothing to do for a while, and is a daemon, so that it keeps
-no process alive.
+A waiting coroutine holds no thread; it is woken by a callback into its event loop. The driver
+thread ends after a while without work, and is a daemon, so that it does not keep the process alive.
 """
 
 import threading
@@ -18,10 +17,10 @@ _IDLE_S = 5.0
 
 class AsyncDriver:
     """
-    Drives *engine* until every output that was handed to `watch` is done.
+    Drives *engine* until every output passed to `watch` is done.
 
     Args:
-        engine: whose steps to take.
+        engine: the engine to step.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -34,7 +33,7 @@ class AsyncDriver:
         self._thread: threading.Thread | None = None
 
     def watch(self, output: RequestState) -> None:
-        """Compute *output* whether or not a thread waits for it. Returns without waiting."""
+        """Compute *output* without a waiting thread. Does not block."""
         self._outputs[id(output)] = output
         self._changed.set()
         with self._guard:
@@ -60,7 +59,7 @@ class AsyncDriver:
                         return
 
     def _is_idle(self) -> bool:
-        """Whether all outputs are done; those that are, are forgotten."""
+        """Whether all outputs are done; done ones are removed."""
         for key, output in list(self._outputs.items()):
             if output.is_done:
                 self._outputs.pop(key, None)

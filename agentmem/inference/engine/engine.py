@@ -1,14 +1,15 @@
 """
-An engine that many threads share: they add requests, wait for tokens, and leave when they like.
+A thread-safe engine: callers add requests, wait for tokens, and cancel at any time.
 
-A caller that waits for a token runs steps for all requests; one caller steps at a time. So there
-is no thread that could leak, and no idle loop. A step holds the lock; requests that come or end in
-the meantime are put aside and taken up with the lock held. Event loops, which must not run steps,
-have one thread that steps for them while any of them waits (`async_driver`).
+There is no engine thread. A caller waiting for a token runs engine steps for all requests; one
+caller steps at a time. So no thread can leak, and there is no idle loop. A step holds the lock;
+requests that are added or cancelled meanwhile are queued, and processed by the next holder of the
+lock. For event loops, which must not run steps, one thread steps while any of them waits
+(`async_driver`).
 
-Nothing that happens to a thread in here may harm another: the lock survives its holder
-(`step_lock`), and after an interrupt or a failure outside of a pass the accounts are made anew,
-from what the readers of all requests have taken, and every request goes on.
+The failure of one thread does not affect others: the lock survives its holder (`step_lock`), and
+after an interrupt or a failure outside of a forward pass the accounting is rebuilt from the tokens
+that the readers of all requests have taken, and all requests continue.
 """
 
 import logging
@@ -47,7 +48,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _MAX_FAILURES = 3
-"""Steps in a row that fail outside of a request's own pass before all that run are given up."""
+"""Consecutive failures outside of a forward pass after which all running requests fail."""
 
 
 class Engine:
@@ -56,9 +57,9 @@ class Engine:
 
     Args:
         model: the model to run.
-        config: the size of the pool, of its blocks and of a step.
-        fingerprint: names the weights; part of each block's key.
-        context_window: tokens that one sequence may have.
+        config: the sizes of the pool, of its blocks and of a step.
+        fingerprint: identifies the weights; part of each block hash.
+        context_window: maximum tokens of one sequence.
     """
 
     def __init__(
@@ -74,13 +75,13 @@ class Engine:
         self._arrived: deque[Sequence] = deque()
         self._ended: deque[Sequence] = deque()
         self._waiters: dict[int, threading.Event] = {}
-        # Threads that wait for the lock: a thread that steps takes it back at once, and would
-        # never let them have it.
+        # Threads waiting for the lock: a stepping thread would reacquire it at once and starve
+        # them.
         self._callers: deque[None] = deque()
         self._has_yielded = False
         self._closed = threading.Event()
-        # When the process ends, the library is taken apart before the last streams are: they are
-        # to touch no tensor then.
+        # At process exit the library is torn down before the last streams, which must not touch
+        # tensors then.
         weakref.finalize(self, self._closed.set)
         plan = _plan(model, config, context_window)
         self._pool = BlockPool(max(plan.num_blocks, 1))
@@ -109,21 +110,21 @@ class Engine:
 
     @property
     def refused_reuse(self) -> Mapping[str, int]:
-        """Why requests could not reuse a prefix, and how many."""
+        """Requests that could not reuse a prefix, by reason."""
         return dict(self._batcher.refused)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Count what was done: tokens of prompts and of answers, passes, preemptions, forks."""
+        """Counters: prompt tokens, generated tokens, forward passes, preemptions, forks."""
         return dict(self._batcher.counts)
 
     def admit(self, num_prompt: int, max_tokens: int | None) -> int:
         """
-        Return how many tokens may be generated after a prompt of *num_prompt*. It never waits.
+        Return the maximum tokens to generate after a prompt of *num_prompt*. Does not block.
 
         Raises:
             AdmissionError: prompt and reply can never fit.
-            QueueFullError: too many requests wait already.
+            QueueFullError: the queue of waiting requests is full.
             InferenceError: this process is a fork of the one that loaded the model.
         """
         self._require_own_process()
@@ -147,23 +148,23 @@ class Engine:
         return allowed
 
     def add(self, sequence: Sequence) -> None:
-        """Put an admitted request into the queue. It never waits."""
+        """Queue an admitted request. Does not block."""
         self._require_own_process()
         if self._closed.is_set():
             raise _closed()
         self._arrived.append(sequence)
 
     def step(self) -> bool:
-        """Take one step for all sequences; return whether there was anything to do."""
+        """Run one step for all sequences; return whether there was any work."""
         return self._exclusive(self._step)
 
     def drive(self, is_ready: Callable[[], bool], signal: Signal) -> None:
         """
-        Take steps, in turn with other threads that wait, until *is_ready*.
+        Run steps, alternating with other waiting threads, until *is_ready*.
 
         Args:
-            is_ready: whether the caller has what it waits for.
-            signal: set by the caller's reader when that may be so.
+            is_ready: whether the caller's result is available.
+            signal: set by the caller's reader when that may have changed.
         """
         event = threading.Event()
         key = signal.add(event.set)
@@ -183,28 +184,28 @@ class Engine:
 
     def cancel(self, sequence: Sequence) -> None:
         """
-        End *sequence*, publish what it computed and give its blocks back. Can be called twice.
+        End *sequence*, publish its computed blocks and release them. Idempotent.
 
-        It never waits: it may be called by the garbage collector, in the middle of a step of
-        the same thread. If the lock is held, its holder finishes the work.
+        Does not block: the garbage collector may call it within a step of the same thread. If the
+        lock is held, its holder finishes the work.
         """
         if os.getpid() != self._process:
-            return  # a fork: the request is the parent's
+            return  # a forked process: the request is the parent's
         self._ended.append(sequence)
         self._finish_ended()
 
     def discard(self, token_ids: TokenIds[int], *, num_kept: int, salt: str) -> int:
-        """Drop what is cached of *token_ids* after the first *num_kept*; return how many blocks."""
+        """Evict the cache of *token_ids* after the first *num_kept*; return how many blocks."""
         if os.getpid() != self._process:
-            return 0  # a fork, which can use nothing of it
+            return 0  # a forked process, which cannot use the cache
         return self._exclusive(
             lambda: self._prefixes.discard(token_ids, num_kept=num_kept, salt=salt)
         )
 
     def forget(self, *, salt: str) -> None:
-        """Drop all that is cached under *salt*, and overwrite it with zeros."""
+        """Evict all blocks under *salt*, and zero them."""
         if os.getpid() != self._process:
-            return  # a fork, which can use nothing of it
+            return  # a forked process, which cannot use the cache
 
         def work() -> None:
             freed = self._prefixes.forget(salt=salt)
@@ -214,16 +215,16 @@ class Engine:
         self._exclusive(work)
 
     def usage(self) -> KVUsage:
-        """Return where the blocks are."""
+        """Return the usage of the KV pool."""
         return self._exclusive(self._usage)
 
     @property
     def kv_bytes(self) -> int:
-        """Memory that the pool has taken so far, read without waiting for a step."""
+        """Memory allocated by the pool so far, read without waiting for a step."""
         return self._tensors.num_bytes if self._tensors else 0
 
     def health(self, name: str) -> ModelHealth:
-        """Return what is done at this moment, without waiting for the lock of a step."""
+        """Return the current load, without waiting for the lock of a step."""
         if os.getpid() != self._process:
             return ModelHealth(name=name, is_closed=False, error=self._of_another_process())
         tensors = self._tensors
@@ -237,18 +238,18 @@ class Engine:
             num_waiting=len(self._scheduler.waiting) + len(self._arrived),
             kv_free=free,
             kv_cached=cached,
-            # A step may have moved a block between the two.
+            # A step may have moved a block between the two reads.
             kv_in_use=max(0, total - free - cached),
             kv_total=total,
             kv_bytes=self.kv_bytes,
         )
 
     def check(self) -> None:
-        """Assert that the accounts agree. For tests and idle loops."""
+        """Assert the invariants of the accounting. For tests and idle loops."""
         self._exclusive(self._check)
 
     def close(self) -> None:
-        """Free the memory; what still runs or waits ends with an error. Can be called twice."""
+        """Release the memory; unfinished requests end with an error. Idempotent."""
 
         def work() -> None:
             self._closed.set()
@@ -290,9 +291,9 @@ class Engine:
 
     def _step(self) -> bool:
         """
-        Take a step. An interrupt is the caller's; what fails is not, and ends no wait by itself.
+        Run a step. Interrupts propagate to the caller; other failures do not, and end no wait.
 
-        A pass that fails leaves nothing behind. Anywhere else the accounts may be half written.
+        A failed forward pass changes no state. Other failures may make the accounting inconsistent.
         """
         try:
             worked = self._batcher.step(time.monotonic())
@@ -317,7 +318,7 @@ class Engine:
         return worked
 
     def _try_step(self) -> bool:
-        """Take a step, unless another thread is in one or comes first, or there is no work."""
+        """Run a step, unless another thread runs one or has precedence, or there is no work."""
         if self._callers and not self._has_yielded:
             self._has_yielded = True
             return False
@@ -331,7 +332,7 @@ class Engine:
 
     def _exclusive(self, work: Callable[[], T], *, even_closed: bool = False) -> T:
         """
-        Wait for the lock and run *work*, which must leave the accounts whole or raise.
+        Wait for the lock and run *work*, which must keep the accounting consistent or raise.
 
         Raises:
             InferenceError: the model is closed.
@@ -350,13 +351,13 @@ class Engine:
             self._callers.pop()
             self._finish_ended()
             self._wake()
-        return result  # type: ignore[return-value]  # it ran, since it waited
+        return result  # type: ignore[return-value]  # with waiting it always runs
 
     def _with_accounts(self, work: Callable[[], T]) -> T:
         """
-        Run *work* on whole accounts, with the requests that came and ended taken up around it.
+        Run *work* on consistent accounting; process new and ended requests before and after.
 
-        All tensors are made and changed in inference mode, which is a state of each thread.
+        All tensors are created and changed in inference mode, which is per-thread state.
         """
         with torch.inference_mode():
             if self._is_torn or self._batcher.is_torn:
@@ -373,15 +374,15 @@ class Engine:
             return result
 
     def _wake(self) -> None:
-        """Wake the threads that found the lock held; one of them goes on stepping."""
+        """Wake the threads that found the lock held; one of them continues stepping."""
         for event in list(self._waiters.values()):
             event.set()
 
     def _take_up(self) -> None:
         """
-        Move new requests to the queue and finish cancelled ones.
+        Move new requests to the scheduler and finish cancelled ones.
 
-        One is taken off its list when it is done with: it is not lost to an interrupt.
+        A request leaves its list only after processing, so that an interrupt loses none.
         """
         while self._arrived:
             sequence = self._arrived[0]
@@ -399,7 +400,7 @@ class Engine:
             self._ended.popleft()
 
     def _finish_ended(self) -> None:
-        """Finish requests that ended while the lock was given back, unless it is held again."""
+        """Finish requests that ended during the release of the lock, unless it is held again."""
         while self._ended:
             ran, _ = self._lock.run(lambda: self._with_accounts(_nothing), wait=False)
             if not ran:
@@ -418,7 +419,7 @@ class Engine:
 
 
 def _nothing() -> None:
-    """Only what is put aside is taken up."""
+    """No work: process the queued requests only."""
 
 
 def _log_cancelled(sequence: Sequence) -> None:

@@ -1,7 +1,7 @@
 """
-One step for all sequences: start who may start, compute a bit of each, publish, hand out tokens.
+One engine step for all sequences: start, prefill or decode, publish blocks, emit tokens.
 
-It ties policy to tensors and knows nothing of threads; `engine` calls it under a lock.
+It connects policy and tensors, and is not thread-safe; `engine` calls it under a lock.
 """
 
 import heapq
@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 
 class EngineCore:
     """
-    Moves sequences from the queue to their end.
+    Runs sequences from the queue to completion.
 
     Args:
         scheduler: decides the order.
-        admission: decides how many may run.
-        prefixes: hands out and shares blocks.
-        runner: computes.
-        refusal: why nothing can be reused, if so; then no blocks are used.
+        admission: decides how many run.
+        prefixes: allocates and shares blocks.
+        runner: runs forward passes.
+        refusal: why prefixes cannot be reused, if so; then no blocks are used.
     """
 
     def __init__(
@@ -51,19 +51,18 @@ class EngineCore:
         self._refusal = refusal
         self._blocks = SequenceBlocks(prefixes, runner)
         self._forks: dict[int, list[Sequence]] = {}
-        # All that were added and have not ended, in the order in which they came: what the
-        # accounts are made from anew.
+        # All unfinished sequences, in order of arrival, from which the accounting is rebuilt.
         self._alive: dict[int, Sequence] = {}
         self._deadlines: list[tuple[float, int, Sequence]] = []
         self._numbers = itertools.count()
         self.is_torn = False
-        """Whether the accounts may be half written and `reset` must make them anew."""
+        """Whether the accounting may be inconsistent, so that `reset` must rebuild it."""
 
         self.refused: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
 
     def add(self, sequence: Sequence) -> None:
-        """Queue *sequence*, once; a fork waits for the prompt that it is a fork of."""
+        """Queue *sequence*, once; a fork waits for the prompt of its parent."""
         if id(sequence) in self._alive:
             return
         if sequence.deadline is not None:
@@ -85,7 +84,7 @@ class EngineCore:
         self._scheduler.add(sequence)
 
     def step(self, now: float) -> bool:
-        """Take one step; tell whether there was anything to do."""
+        """Run one step; return whether there was any work."""
         self._expire(now)
         self._make_room(now)
         self._start(now)
@@ -100,9 +99,9 @@ class EngineCore:
 
     def end(self, sequence: Sequence) -> None:
         """
-        Publish what *sequence* has computed and give back what it holds.
+        Publish the computed blocks of *sequence* and release all of its resources.
 
-        It can be called twice, and raises nothing of its own: what cannot be published is dropped.
+        Idempotent. Does not raise: blocks that cannot be published are dropped.
         """
         if sequence.state is State.ENDED:
             return
@@ -121,19 +120,19 @@ class EngineCore:
         self._alive.pop(id(sequence), None)
 
     def is_whole(self) -> bool:
-        """Whether an interrupt came in a pass, which then left nothing behind."""
+        """Whether the interrupt came in a forward pass, which then changed no state."""
         return self._runner.in_pass and all(
-            # One whose tokens are all computed has lost the logits that its next one comes from.
+            # A sequence whose tokens are all computed has lost the logits of its next token.
             sequence.num_missing > 0 and (sequence.run is None or sequence.run.agrees())
             for sequence in self._scheduler.running
         )
 
     def reset(self) -> None:
         """
-        Make all accounts anew: nothing is cached, and what has not ended starts over.
+        Rebuild the accounting: the cache is empty, and unfinished sequences start over.
 
-        A request that was interrupted while it took a token fails: whether its generator has drawn
-        already is not known.
+        A request that was interrupted while sampling fails: the state of its random generator is
+        unknown.
         """
         self._runner.reset()
         self._prefixes.reset()
@@ -156,15 +155,15 @@ class EngineCore:
         self.is_torn = False
 
     def num_tokens(self) -> int:
-        """Count the tokens in blocks that are in use, each once."""
+        """Return the number of tokens in blocks in use, counting shared blocks once."""
         return self._blocks.num_tokens(self._scheduler.running)
 
     def alive(self) -> list[Sequence]:
-        """Return all sequences that have not ended."""
+        """Return all unfinished sequences."""
         return list(self._alive.values())
 
     def fail_all(self, error: Exception) -> None:
-        """End all that run with *error*."""
+        """Fail all running sequences with *error*."""
         for sequence in list(self._scheduler.running):
             self._fail(sequence, error)
 
@@ -177,9 +176,9 @@ class EngineCore:
 
     def _make_room(self, now: float) -> None:
         """
-        Preempt some where the buffers of all that run do not fit their memory.
+        Preempt sequences until the buffers of all running ones fit their memory.
 
-        Else their keys and values would be gathered anew for each pass.
+        Else their keys and values would be gathered again for each pass.
         """
         if not self._runner.was_short():
             return
@@ -192,7 +191,7 @@ class EngineCore:
 
     def _start(self, now: float) -> None:
         for sequence, _ in self._scheduler.candidates(now, self._num_known):
-            # In order: a request that does not fit is not overtaken by a smaller one.
+            # In order: a smaller request does not overtake one that does not fit.
             if not self._scheduler.has_room or not self._try_start(sequence):
                 break
 
@@ -200,7 +199,7 @@ class EngineCore:
         return self._prefixes.num_known(sequence.keys)
 
     def _try_start(self, sequence: Sequence) -> bool:
-        """Hold the cached prefix of *sequence* and let it run, or leave all as it was."""
+        """Acquire the cached prefix of *sequence* and start it, or change nothing."""
         if self._refusal is not None:
             if not self._fits_beside(sequence):
                 return False
@@ -235,10 +234,10 @@ class EngineCore:
         return True
 
     def _fits_beside(self, sequence: Sequence) -> bool:
-        """Whether the buffers of *sequence* and of all that run will fit, as long as they get."""
+        """Whether the buffers of *sequence* and all running ones fit at their maximum lengths."""
         side_by_side = [*self._scheduler.running, sequence]
         if self._refusal is not None:
-            # What it has computed could not be taken up again, so all that it may get is counted.
+            # Its state cannot be resumed after a preemption, so its maximum is counted.
             lengths = [one.num_prompt + one.max_tokens for one in side_by_side]
         else:
             size = self._prefixes.block_size
@@ -246,7 +245,7 @@ class EngineCore:
         return self._runner.fits(side_by_side, lengths)
 
     def _advance(self, batch: Batch, now: float) -> None:
-        """Compute the next tokens of each sequence of *batch*; where one fails, others go on."""
+        """Compute the next tokens of *batch*; a failing sequence does not affect others."""
         for sequence, count in batch:
             if sequence.state is State.RUNNING:
                 self._ensure_blocks(sequence, count, now)
@@ -272,7 +271,7 @@ class EngineCore:
         return logits
 
     def _after(self, sequence: Sequence, count: int, logits: Tensor) -> None:
-        """Publish and hand out what a pass has given."""
+        """Publish the blocks of a forward pass and emit its tokens."""
         prompt = count > 1 or sequence.num_generated == 0
         self.counts["prefill_tokens" if prompt else "decode_tokens"] += count
         try:
@@ -316,7 +315,7 @@ class EngineCore:
         self.end(sequence)
 
     def _ensure_blocks(self, sequence: Sequence, count: int, now: float) -> None:
-        """Allocate a block for each position of *sequence*, preempting others if need be."""
+        """Allocate blocks for all positions of *sequence*, preempting others if necessary."""
         if self._refusal is not None:
             return
         last = sequence.num_computed + count
@@ -352,7 +351,7 @@ class EngineCore:
         )
 
     def _let_go(self, sequence: Sequence) -> None:
-        """Publish what was computed, and give back blocks and buffers."""
+        """Publish computed blocks, and release blocks and buffers."""
         try:
             if self._refusal is None:
                 self._blocks.publish(sequence)

@@ -1,4 +1,4 @@
-"""Many requests at once: as many in the engine as help, results in the order of the requests."""
+"""Map many requests over the engine with bounded concurrency; results in input order."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from agentmem.protocols import GenerationRequest
 from agentmem.types import FinishReason, Generation, Usage
 
 OnResult = Callable[[int, int], None]
-"""Told how many requests are answered, and of how many."""
+"""Progress callback: (done, total)."""
 
 
 def map_requests(
@@ -26,13 +26,13 @@ def map_requests(
     """
     Answer all *requests*.
 
-    One that fails is a result with `FinishReason.ERROR` and the message; the others go on.
+    A failure is a result with `FinishReason.ERROR` and the message; the others continue.
 
     Args:
-        submit: hands in one request.
-        requests: what is asked.
-        at_once: how many are handed in before the oldest has to be finished.
-        on_result: told after each result.
+        submit: submits one request.
+        requests: the requests.
+        at_once: maximum requests in flight.
+        on_result: called after each result.
         show_progress: show a bar on the error stream, if that is a terminal.
     """
     todo = deque(enumerate(requests))

@@ -1,4 +1,4 @@
-"""A request that has been handed in: read it, wait for it, or cancel it, from threads or a loop."""
+"""The handle of a submitted request: read, wait or cancel, from threads or event loops."""
 
 import asyncio
 import threading
@@ -16,10 +16,11 @@ from agentmem.types.short_repr import short_repr
 
 class RequestHandle:
     """
-    One request on its way: an iterator, and an async iterator, over its chunks.
+    A submitted request: an iterator, and an async iterator, over its chunks.
 
-    It moves when a thread or a coroutine waits for it or for any other request of the same model.
-    Threads and coroutines may share it: each chunk is read once. Closing or dropping it cancels it.
+    It progresses while a thread or a coroutine waits for any request of the same model.
+    Thread-safe, also for coroutines: each chunk is read once. Closing or dropping it cancels the
+    request.
     """
 
     def __init__(self, engine: Engine, driver: AsyncDriver, output: RequestState) -> None:
@@ -40,17 +41,17 @@ class RequestHandle:
 
     @property
     def request(self) -> GenerationRequest:
-        """What was asked."""
+        """The request."""
         return self._output.request
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens it has generated so far."""
+        """Number of tokens generated so far."""
         return self._output.num_tokens
 
     @property
     def is_done(self) -> bool:
-        """Whether the result, or an error, is there."""
+        """Whether the result, or an error, is available."""
         return self._output.is_done
 
     def __iter__(self) -> Self:
@@ -58,7 +59,7 @@ class RequestHandle:
 
     def __next__(self) -> Chunk:
         """
-        Return the next piece of text; the last has the result.
+        Return the next chunk; the last one has the result.
 
         Raises:
             DeadlineError, InferenceError: as `LocalModel.stream` does.
@@ -71,7 +72,7 @@ class RequestHandle:
 
     def result(self) -> Generation:
         """
-        Wait for the end. A request that was cancelled has what it said until then.
+        Wait for the result. That of a cancelled request has the text so far.
 
         Raises:
             DeadlineError, InferenceError: as `LocalModel.generate` does.
@@ -82,14 +83,14 @@ class RequestHandle:
         return self._result
 
     def cancel(self) -> None:
-        """End it, and give its blocks back within one step; safe to call at any time and twice."""
+        """Cancel it and release its blocks within one step. Idempotent, safe at any time."""
         self._engine.cancel(self._output.sequence)
 
     def close(self) -> None:
         """
-        Cancel it and end the iteration, in whichever thread that is.
+        Cancel it and end the iteration in any thread.
 
-        A thread that waits for a chunk gets what had come before, and then the end.
+        A waiting thread gets the chunks so far, and then the end.
         """
         self._is_closed = True
         self.cancel()
@@ -106,7 +107,7 @@ class RequestHandle:
         self.close()
 
     async def aresult(self) -> Generation:
-        """Do what `result` does as a coroutine; cancelling it cancels the request."""
+        """Async form of `result`; cancelling the coroutine cancels the request."""
         try:
             while self._result is None:
                 await self._wait()
@@ -131,7 +132,7 @@ class RequestHandle:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Do what `close` does; it waits for nothing."""
+        """Async form of `close`; does not block."""
         self.close()
 
     def _is_over(self) -> bool:
@@ -142,10 +143,10 @@ class RequestHandle:
 
     def _read(self) -> Chunk | None:
         """
-        Take the chunk that has come, None if another thread was faster.
+        Return the available chunk; None if another thread took it.
 
         Raises:
-            DeadlineError, InferenceError: there will be none.
+            DeadlineError, InferenceError: no further chunk will come.
         """
         with self._reading:
             if self._result is not None or not self._output.is_ready():
@@ -153,11 +154,11 @@ class RequestHandle:
             chunk = self._output.next_chunk()
             self._result = chunk.result
         if chunk.result is not None:
-            self._output.signal.set()  # others that wait for this request find the result
+            self._output.signal.set()  # other waiters of this request find the result
         return chunk
 
     async def _wait(self) -> None:
-        """Wait, without a thread, until there is something to read."""
+        """Wait, without a thread, until a chunk is available."""
         loop = asyncio.get_running_loop()
         while not self._is_ready():
             woken = loop.create_future()
@@ -168,16 +169,16 @@ class RequestHandle:
                     await woken
             finally:
                 self._output.signal.remove(key)
-        # A consumer that never has to wait would keep the loop from all others.
+        # A consumer that never waits would starve the event loop.
         await asyncio.sleep(0)
 
 
 class _Waker:
     """
-    Resolves a future of a loop from any thread.
+    Resolves a future of an event loop from any thread.
 
-    A loop that is closed needs no waking: then it lets go of the task that waits, which would not
-    be collected else as long as its request runs.
+    A closed loop is not woken; then the reference to the waiting task is dropped, which would
+    otherwise live as long as its request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, woken: "asyncio.Future[None]") -> None:
@@ -187,7 +188,7 @@ class _Waker:
     def __call__(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._resolve)
-        except RuntimeError:  # it is closed, perhaps just now
+        except RuntimeError:  # the loop is closed, perhaps concurrently
             self._woken = None
 
     def _resolve(self) -> None:

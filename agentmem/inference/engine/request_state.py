@@ -1,4 +1,4 @@
-"""One request from prompt to result: choose tokens, spell them, know when to stop."""
+"""The state of one request: sampling, detokenization, stop conditions."""
 
 import time
 from collections import deque
@@ -19,18 +19,18 @@ from agentmem.types import FinishReason, Generation, Usage
 
 class RequestState:
     """
-    What comes of one request: reads tokens off the engine and has chunks of text for the caller.
+    Consumes the tokens of one request from the engine, and holds chunks of text for the caller.
 
     Args:
-        request: what is asked.
-        counter: spells token ids.
+        request: the request.
+        counter: decodes token ids.
         stop_ids: tokens that end a text and are not part of it.
-        max_tokens: how many tokens to generate at most.
-        started: when the request came, by ``perf_counter``.
-        only_result: whether the caller waits for the result and not for each piece.
-        parent: the first answer to the same prompt, whose prompt this one is a fork of.
-        fork: which of several answers to one prompt this is.
-        forced_last: the token that the model's settings end an answer with that has no room left.
+        max_tokens: maximum tokens to generate.
+        started: arrival of the request, by ``perf_counter``.
+        only_result: whether the caller waits for the result only, not for each chunk.
+        parent: the first sample of the same prompt, from which this one is forked.
+        fork: index among several samples of one prompt.
+        forced_last: the token that the model's settings force at the maximum length.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of one request, put together once
@@ -80,11 +80,11 @@ class RequestState:
             self.sequence.deadline = self.sequence.arrived + self._timeout_s
 
     def is_ready(self) -> bool:
-        """Return whether `next_chunk` has something to give or to raise."""
+        """Return whether `next_chunk` returns or raises without waiting."""
         return self.is_done if self._only_result else bool(self._chunks) or self.is_done
 
     def next_chunk(self) -> Chunk:
-        """Return what has come, oldest first, or raise why nothing more will come."""
+        """Return the available chunk, oldest first, or raise the error that ended the request."""
         if self._is_aborted and not self._has_result():
             self._finish(FinishReason.ABORT)
         if self._chunks:
@@ -94,11 +94,11 @@ class RequestState:
 
     @property
     def taken(self) -> list[int] | None:
-        """The tokens taken so far; None if it was interrupted while it took one."""
+        """The tokens taken so far; None after an interrupt while taking one."""
         return None if self._is_taking else list(self._taken)
 
     def take(self, logits: Tensor) -> int | None:  # (vocab,)
-        """Choose the next token; None when the text is complete with it."""
+        """Sample the next token; None when it completes the text."""
         if self.is_done:
             return None
         self._is_taking = True
@@ -157,7 +157,7 @@ class RequestState:
         spelling = self._text.spelling_ids()
         ids = spelling or self._text.covering_ids()
         if not self._counter.control_ids.isdisjoint(ids):
-            # In the next prompt it is text, and text has no control tokens.
+            # In the next prompt this is text, and text has no control tokens.
             ids = ()
         usage = Usage(
             prompt_tokens=self.sequence.num_prompt,
@@ -181,10 +181,10 @@ class RequestState:
 
 def check_ids(token_ids: TokenIds[int], vocab_size: int) -> None:
     """
-    Check that a prompt is one.
+    Validate a prompt.
 
     Raises:
-        InvalidInputError: it is empty or has ids that the model does not know.
+        InvalidInputError: it is empty or has ids outside of the vocabulary.
     """
     if odd := [one for one in token_ids if type(one) is not int]:
         raise InvalidInputError(f"a prompt is a tuple of token ids, got {odd[0]!r:.80} among them")
@@ -197,10 +197,10 @@ def check_ids(token_ids: TokenIds[int], vocab_size: int) -> None:
 
 def check_samples(num: int, limit: int) -> None:
     """
-    Check how many answers are asked for.
+    Validate a number of samples.
 
     Raises:
-        InvalidInputError: that is not a number from 1 to *limit*.
+        InvalidInputError: it is not an integer from 1 to *limit*.
     """
     if not isinstance(num, int) or isinstance(num, bool) or not 1 <= num <= limit:
         raise InvalidInputError(

@@ -1,9 +1,9 @@
 """
-What starts next, what the next step computes, and what is preempted. Plain Python.
+Scheduling policy: which request starts, the batch of a step, the preemption victim. Plain Python.
 
-Order in the queue: priority, which grows with the time waited; then what was preempted or passed
-over too often; then the longest cached prefix; then arrival. A request waits while another one
-computes the block that it needs next, so that a prefix which many share is computed once.
+Order of the queue: priority, which ages with waiting time; then preempted and too often overtaken
+requests; then the longest cached prefix; then arrival. A request waits while another one computes
+the next block of its prefix, so that a shared prefix is computed once.
 """
 
 from bisect import bisect_left, insort
@@ -13,36 +13,36 @@ from dataclasses import dataclass
 from agentmem.inference.kv_cache.sequence import Batch, Sequence, State
 
 _CHUNK = 128
-"""Waiting requests that are compared with each other."""
+"""Number of waiting requests that are compared with each other."""
 
 _MAX_LOOKED_AT = 1024
-"""Waiting requests that a step looks at, so that its time does not grow with the queue."""
+"""Number of waiting requests that a step considers, so that its time is bounded."""
 
 _MAX_PADDING = 1.25
-"""Computed tokens for each real one that a ragged prefill may take."""
+"""Maximum ratio of padded to real tokens in a ragged prefill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a step may take; see `InferenceConfig`."""
+    """Limits of a step; see `InferenceConfig`."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
     prefill_chunk: int
     ageing_s: float = 10.0
-    """Seconds of waiting that count as much as one step of priority."""
+    """Seconds of waiting that equal one level of priority."""
 
     max_passed: int = 16
-    """How often others may begin before a request of the same priority that came earlier."""
+    """Maximum times that later requests of the same priority overtake a request."""
 
 
 class Scheduler:
     """
-    The queue and the running sequences; it decides and moves no block.
+    The queue and the running sequences; it decides, without moving blocks.
 
-    The queue is sorted by the moment at which a request would have come with priority 0: one step
-    of priority is worth *ageing_s* seconds of waiting. That moment never changes, so nothing is
-    sorted again while requests wait.
+    The queue is sorted by virtual arrival time, that of an equivalent request of priority 0: one
+    level of priority is worth *ageing_s* seconds of waiting. It is constant, so the queue is never
+    sorted again.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -56,7 +56,7 @@ class Scheduler:
         return len(self.running) < self._limits.max_num_seqs
 
     def add(self, sequence: Sequence) -> None:
-        """Put *sequence* into the queue."""
+        """Queue *sequence*."""
         sequence.state = State.WAITING
         insort(self.waiting, sequence, key=self._moment)
 
@@ -64,15 +64,15 @@ class Scheduler:
         self, now: float, num_known: Callable[[Sequence], int]
     ) -> Iterator[tuple[Sequence, int]]:
         """
-        Yield the requests that may start, in order, with the number of their cached blocks.
+        Yield the requests that may start, in order, each with its number of cached blocks.
 
-        A request is left out while a sequence that runs, or was started out of this iteration,
-        computes the block that it needs next. Of a long queue the beginning is looked at, which is
-        many times what can start.
+        A request is skipped while a running sequence, or one started from this iteration, computes
+        the next block of its prefix. Only the head of a long queue is considered, many times the
+        number that can start.
 
         Args:
             now: the time, by the clock of `Sequence.arrived`.
-            num_known: returns how many blocks of a prompt are cached.
+            num_known: returns the number of cached blocks of a prompt.
         """
         if not self.waiting or not self.has_room:
             return
@@ -96,7 +96,7 @@ class Scheduler:
                     coming.update(_unpublished(sequence))
 
     def start(self, sequence: Sequence) -> None:
-        """Move *sequence* from the queue to those that run."""
+        """Move *sequence* from the queue to the running ones."""
         index = self._index(sequence)
         del self.waiting[index]
         self.admit(sequence)
@@ -105,19 +105,19 @@ class Scheduler:
                 other.num_passed += 1
 
     def admit(self, sequence: Sequence) -> None:
-        """Run a sequence that was never in the queue."""
+        """Add a running sequence that was never queued."""
         sequence.state = State.RUNNING
         self.running.append(sequence)
 
     def requeue(self, sequence: Sequence) -> None:
-        """Move a running sequence to the front of the queue, with all that it has generated."""
+        """Move a running sequence to the front of the queue, with its generated tokens."""
         self.running.remove(sequence)
         sequence.num_preempted += 1
         sequence.restart()
         self.add(sequence)
 
     def remove(self, sequence: Sequence) -> None:
-        """Forget *sequence*, which has ended."""
+        """Remove *sequence*, which has ended."""
         if sequence.state is State.WAITING and self.waiting:
             index = self._index(sequence)
             if index < len(self.waiting) and self.waiting[index] is sequence:
@@ -127,7 +127,7 @@ class Scheduler:
         sequence.state = State.ENDED
 
     def clear(self) -> None:
-        """Forget all sequences."""
+        """Remove all sequences."""
         self.waiting.clear()
         self.running.clear()
 
@@ -135,7 +135,7 @@ class Scheduler:
         return sequence.arrived - sequence.priority * self._limits.ageing_s
 
     def _index(self, sequence: Sequence) -> int:
-        """Return the place of *sequence* in the queue; past its moment if it is not there."""
+        """Return the index of *sequence* in the queue, or its insertion point."""
         index = bisect_left(self.waiting, self._moment(sequence), key=self._moment)
         while index < len(self.waiting) and self.waiting[index] is not sequence:
             if self._moment(self.waiting[index]) != self._moment(sequence):
@@ -144,27 +144,27 @@ class Scheduler:
         return index
 
     def level(self, sequence: Sequence, now: float) -> int:
-        """Return the priority of *sequence* with the time that it has waited."""
+        """Return the priority of *sequence*, aged by its waiting time."""
         waited = max(now - sequence.arrived, 0.0)
         return sequence.priority + int(waited / self._limits.ageing_s)
 
     def victim(self, now: float) -> Sequence | None:
-        """Choose the victim: least priority, then youngest; None keeps the last one running."""
+        """Choose the preemption victim: lowest priority, then youngest; None for the last one."""
         if len(self.running) < 2:  # noqa: PLR2004 - one must go on
             return None
         youngest_first = reversed(self.running)
         return min(youngest_first, key=lambda sequence: self.level(sequence, now))
 
     def decoding(self) -> list[Sequence]:
-        """Return the sequences that are one token away from their next."""
+        """Return the decoding sequences."""
         return [sequence for sequence in self.running if sequence.is_decoding]
 
     def prefills(self) -> list[Batch]:
         """
-        Choose the prompt tokens of the next step, in passes.
+        Choose the prompt tokens of the next step, as forward passes.
 
-        A prompt that does not end in this step is computed alone, in chunks; prompts that do end
-        go together where padding them to one length costs little.
+        A prompt that does not end in this step is computed alone, in chunks; prompts that end are
+        batched where padding to one length costs little.
         """
         left = self._limits.max_num_batched_tokens
         batches: list[Batch] = []
@@ -185,12 +185,12 @@ class Scheduler:
 
 
 def _unpublished(sequence: Sequence) -> "list[bytes]":
-    """Name the blocks that others will find once *sequence* has computed its prompt."""
+    """Return the hashes of blocks that *sequence* will publish with its prompt."""
     return [] if sequence.is_decoding else list(sequence.keys[sequence.num_published :])
 
 
 def _padded(ending: Batch) -> list[Batch]:
-    """Put together what has about the same length, in the order of length."""
+    """Group sequences of similar length, in order of length."""
     batches: list[Batch] = []
     total = 0
     for sequence, num in sorted(ending, key=lambda item: item[1]):

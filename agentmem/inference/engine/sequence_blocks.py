@@ -1,4 +1,4 @@
-"""What the blocks of a sequence hold: publish it, copy it, share it with a fork."""
+"""Block operations of a sequence: publish, copy, share with a fork."""
 
 from collections.abc import Iterable
 
@@ -8,16 +8,16 @@ from agentmem.inference.kv_cache.sequence import Sequence
 from agentmem.inference.runner.model_runner import Runner
 
 _MIN_COPIED = 2
-"""Tokens for which a block is copied; fewer are computed as fast."""
+"""Minimum tokens for copying a block; fewer are computed as fast."""
 
 
 class SequenceBlocks:
     """
-    The blocks of sequences and their tensors, kept in step.
+    Keeps the blocks of sequences and their tensors consistent.
 
     Args:
-        prefixes: knows what blocks hold.
-        runner: has the tensors.
+        prefixes: the prefix cache.
+        runner: owns the tensors.
     """
 
     def __init__(self, prefixes: PrefixCache, runner: Runner) -> None:
@@ -25,7 +25,7 @@ class SequenceBlocks:
         self._runner = runner
 
     def publish(self, sequence: Sequence) -> None:
-        """Write whole blocks that are new to the pool, then let others find them."""
+        """Write new whole blocks to the pool, then publish them."""
         size = self._prefixes.block_size
         full = sequence.num_computed // size
         if full <= sequence.num_published:
@@ -40,7 +40,7 @@ class SequenceBlocks:
         sequence.num_published = full
 
     def publish_part(self, sequence: Sequence) -> None:
-        """Publish the last, partial block for the next turn to copy; it is not written any more."""
+        """Publish the last, partial block for the next turn to copy; it is no longer written."""
         num, size = sequence.num_computed, self._prefixes.block_size
         if num % size == 0:
             return
@@ -54,7 +54,7 @@ class SequenceBlocks:
         )
 
     def copy_part(self, sequence: Sequence) -> None:
-        """Begin the next block with as much of a cached one as agrees, if there is room."""
+        """Copy the matching part of a cached block into the next block, if one is free."""
         table = sequence.table
         found = self._prefixes.match_part(sequence.token_ids, table, salt=sequence.salt)
         if found is None:
@@ -69,7 +69,7 @@ class SequenceBlocks:
         self._prefixes.release([block])
 
     def fork(self, parent: Sequence, child: Sequence) -> bool:
-        """Share the whole blocks of *parent* with *child* and copy the last, if there is room."""
+        """Share the whole blocks of *parent* with *child* and copy the last, if a block is free."""
         whole = parent.num_computed // self._prefixes.block_size
         partial = len(parent.table) - whole
         if self._prefixes.num_available < partial:
@@ -84,7 +84,7 @@ class SequenceBlocks:
         return True
 
     def num_tokens(self, sequences: Iterable[Sequence]) -> int:
-        """Count the tokens in blocks that *sequences* use, each once."""
+        """Return the number of tokens in blocks of *sequences*, counting shared blocks once."""
         size = self._prefixes.block_size
         used: dict[BlockId, int] = {}
         for sequence in sequences:

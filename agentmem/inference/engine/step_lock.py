@@ -1,10 +1,10 @@
 """
-The lock of an engine's steps, which survives the death of its holder.
+The lock of engine steps, which is recovered if its holder dies.
 
-A thread can be killed between any two instructions: by an interrupt, a debugger, an exception that
-another thread raises in it. ``try`` and ``finally`` cover nearly all of them; the rest would leave
-the lock held, and every other thread waiting, for good. So a thread that has waited for long looks
-whether any thread still holds the lock, and replaces it if none does.
+A thread can die between any two instructions: by an interrupt, a debugger, an asynchronous
+exception of another thread. ``try`` and ``finally`` cover nearly all cases; the rest would leave
+the lock held forever, a deadlock. So a thread that has waited long checks whether any thread still
+holds the lock, and replaces it if none does.
 """
 
 import sys
@@ -17,11 +17,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LOOK_AGAIN_S = 1.0
-"""Seconds after which a waiting thread looks whether the holder is still there."""
+"""Seconds after which a waiting thread checks whether the holder is alive."""
 
 
 class StepLock:
-    """A lock that is held only inside `run`, by a thread that has that frame on its stack."""
+    """A lock that is held only inside `run`, by a thread with that frame on its stack."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,8 +32,8 @@ class StepLock:
         """
         Run *work* with the lock held.
 
-        Returns whether it ran and what it returned. Without *wait* it does not run while another
-        thread holds the lock.
+        Return whether it ran, and its result. Without *wait* it does not run while another thread
+        holds the lock.
         """
         held = False
         lock = self._lock
@@ -45,7 +45,7 @@ class StepLock:
                 if not held:
                     self.replace_if_abandoned()
                 if lock is not self._lock:
-                    # Replaced: what was acquired excludes no other thread.
+                    # The lock was replaced: the acquired one excludes no other thread.
                     held, lock = False, self._lock
             self._num_held += 1
             return True, work()
@@ -57,8 +57,8 @@ class StepLock:
         """
         Replace the lock if it is held and no thread holds it.
 
-        A thread shows that it holds the lock a moment after it has acquired it, so the lock is
-        replaced the second time that it is found abandoned, and not used in between.
+        A thread registers as the holder shortly after acquiring the lock, so the lock is replaced
+        only when found abandoned twice, without use in between.
         """
         lock, num_held = self._lock, self._num_held
         if not lock.locked() or self._is_held():
@@ -72,7 +72,7 @@ class StepLock:
             self._lock = threading.Lock()
 
     def _is_held(self) -> bool:
-        """Whether a living thread is in `run` and has acquired the lock."""
+        """Whether a live thread is in `run` and has acquired the lock."""
         code = StepLock.run.__code__
         for top in sys._current_frames().values():  # noqa: SLF001 - it is documented for debuggers
             frame: FrameType | None = top

@@ -1,1 +1,1 @@
-"""KV blocks: the pool, the prefix cache, eviction, and the sequences that hold them."""
+"""KV blocks: the pool, the prefix cache, eviction, and the sequences that reference them."""

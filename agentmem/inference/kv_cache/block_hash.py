@@ -1,4 +1,4 @@
-"""Published blocks and their names: equal names, equal tokens and prefixes. Plain Python."""
+"""Block hashes of tokens and prefix, and published blocks. Plain Python."""
 
 import hashlib
 from array import array
@@ -9,8 +9,8 @@ from agentmem.inference.kv_cache.block_pool import BlockId, BlockPool
 
 
 def root_key(*, model: str, salt: str) -> bytes:
-    """Name what every block begins with: what else decides the numbers."""
-    # Each extra is tagged by its kind and its length, so that no value can pose as another.
+    """Return the root hash: over everything besides tokens that determines keys and values."""
+    # Each extra is prefixed with its type and length, so that no two encodings collide.
     hasher = hashlib.sha256()
     for kind, value in (("model", model), ("salt", salt)):
         data = value.encode("utf-8", "surrogatepass")
@@ -19,19 +19,19 @@ def root_key(*, model: str, salt: str) -> bytes:
 
 
 def child_key(parent: bytes, tokens: tuple[int, ...]) -> bytes:
-    """Name a block by the one before it and its own tokens."""
+    """Return the hash of a block: over its parent's hash and its own tokens."""
     return hashlib.sha256(parent + array("q", tokens).tobytes()).digest()
 
 
 def whole_blocks(token_ids: Sequence[int], block_size: int) -> Iterator[tuple[int, ...]]:
-    """Cut *token_ids* into blocks; what fills none is left out."""
+    """Split *token_ids* into whole blocks; the remainder is omitted."""
     for end in range(block_size, len(token_ids) + 1, block_size):
         yield tuple(token_ids[end - block_size : end])
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A published block. *tokens* and *parent* are compared on a hit, so a collision misses."""
+    """A published block. *tokens* and *parent* are compared on a hit: a hash collision misses."""
 
     key: bytes
     parent: "Entry | None"
@@ -39,7 +39,7 @@ class Entry:
     block: BlockId
     root: bytes
     cache_priority: int = 0
-    """How long it outlives others: those of a lower number are evicted first."""
+    """Eviction priority: lower levels are evicted first."""
 
     children: "dict[bytes, Entry]" = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ def check_tree(
     idle: Container[BlockId],
     pool: BlockPool,
 ) -> None:
-    """Assert that published blocks form a tree, and that idle ones are those not in use."""
+    """Assert that published blocks form a tree, and that the idle ones are not in use."""
     assert len(entries) == len(by_block), "an entry has no block"
     num_children: dict[bytes, int] = {}
     for key, entry in entries.items():

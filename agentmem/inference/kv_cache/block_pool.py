@@ -1,7 +1,7 @@
 """
-Which KV blocks are in use, and by how many holders. Plain Python.
+Reference counts of KV blocks. Plain Python.
 
-What a block holds is for `prefix_cache` to know; where its tensors are, for `kv_tensors`.
+The content of blocks is in `prefix_cache`, their tensors in `block_storage`.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from agentmem.errors import ConfigError, OutOfBlocksError
 BlockId = NewType("BlockId", int)
 
 NULL_BLOCK = BlockId(0)
-"""Never handed out: its slots stay zero, so that padding may point at them."""
+"""Never allocated: its slots stay zero, so that padding may point at them."""
 
 
 class BlockPool:
@@ -32,9 +32,8 @@ class BlockPool:
         self.reset()
 
     def reset(self) -> None:
-        """Free all blocks, held or not."""
-        # What was freed last comes out first, so that blocks which were never touched, and have
-        # no memory yet, are taken last.
+        """Free all blocks, whatever their reference counts."""
+        # LIFO, so that untouched blocks, which have no memory yet, are allocated last.
         self._free = deque(BlockId(i) for i in range(1, self.num_blocks + 1))
         self._num_holders = [0] * (self.num_blocks + 1)
 
@@ -50,8 +49,8 @@ class BlockPool:
         """
         Take *count* free blocks, each with one holder.
 
-        All or nothing: on a shortage the pool is left as it was, so the caller can evict and
-        retry without first undoing half an allocation.
+        All or nothing: on a shortage the pool is unchanged, so the caller can evict and retry
+        without undoing half an allocation.
 
         Raises:
             OutOfBlocksError: fewer than *count* blocks are free.

@@ -1,8 +1,8 @@
 """
-The tensors that block ids index: one row per block, which holds that block for all layers.
+The tensors of KV blocks: one row per block, with all layers.
 
-Memory is taken in slabs, when a block of a slab is written for the first time, so the pool
-grows without a copy and never past its limit.
+Memory is allocated in slabs, on the first write to a block of a slab, so the pool grows without
+copying and never past its limit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,9 @@ class KVShape:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVLayout:
     """
-    What a token leaves behind: keys and values in turn, layer after layer.
+    The KV layout of a token: keys and values alternating, layer by layer.
 
-    A layer that stores nothing has no shapes here.
+    Layers without KV have no shapes here.
     """
 
     shapes: tuple[KVShape, ...]
@@ -42,7 +42,7 @@ class KVLayout:
 
 
 class KVBlockStorage:
-    """Zeroed memory for *num_blocks* blocks and the null block, taken as it is needed."""
+    """Zeroed memory for *num_blocks* blocks and the null block, allocated on demand."""
 
     def __init__(self, layout: KVLayout, *, block_size: int, num_blocks: int) -> None:
         self._layout = layout
@@ -54,17 +54,17 @@ class KVBlockStorage:
 
     @property
     def num_bytes(self) -> int:
-        """Memory taken so far."""
+        """Bytes allocated so far."""
         return sum(slab.numel() * slab.element_size() for slab in self._slabs.values())
 
     @property
     def max_bytes(self) -> int:
-        """Memory that it comes to when every block has been used."""
+        """Bytes when every block has been used."""
         return self._num_rows * self._layout.block_bytes(self.block_size)
 
     @property
     def slot_bytes(self) -> int:
-        """Memory of one token position."""
+        """Bytes of one token position."""
         return self._layout.block_bytes(self.block_size) // self.block_size
 
     def read(self, blocks: Sequence[BlockId], into: Sequence[Tensor]) -> None:
@@ -99,12 +99,12 @@ class KVBlockStorage:
 
     def write(self, blocks: Sequence[BlockId], source: Sequence[Tensor], *, first: int) -> None:
         """
-        Copy whole blocks out of *source* into *blocks*.
+        Copy whole blocks from *source* into *blocks*.
 
         Args:
-            blocks: where to.
+            blocks: the destination.
             source: one tensor per shape of the layout.  # (heads, slots, dim)
-            first: which block of *source* goes into the first of *blocks*.
+            first: index of the block of *source* for the first of *blocks*.
         """
         for slab, rows, offset in self._groups(blocks):
             data = torch.empty(
@@ -115,7 +115,7 @@ class KVBlockStorage:
             self._slab(slab).index_copy_(0, rows, data)
 
     def erase(self, blocks: Sequence[BlockId]) -> None:
-        """Overwrite *blocks* with zeros; memory that was never taken stays untaken."""
+        """Zero *blocks*; unallocated memory stays unallocated."""
         for slab, rows, _ in self._groups(blocks):
             if slab in self._slabs:
                 self._slabs[slab].index_fill_(0, rows, 0)
@@ -127,14 +127,14 @@ class KVBlockStorage:
     def _slab(self, index: int) -> Tensor:
         if index not in self._slabs:
             rows = min(self._slab_rows, self._num_rows - index * self._slab_rows)
-            # Zeroed: a NaN in a slot that is masked out would still come through attention.
+            # Zeroed: a NaN in a masked slot would still propagate through attention.
             self._slabs[index] = torch.zeros(
                 (rows, self._row), dtype=self._layout.dtype, device=self._layout.device
             )
         return self._slabs[index]
 
     def _groups(self, blocks: Sequence[BlockId]) -> Iterator[tuple[int, Tensor, int]]:
-        """Split *blocks* into runs of one slab: slab, rows in it, index of the first block."""
+        """Split *blocks* into runs within one slab: slab, its rows, index of the first block."""
         start = 0
         for end in range(1, len(blocks) + 1):
             slab = blocks[start] // self._slab_rows
@@ -144,7 +144,7 @@ class KVBlockStorage:
                 start = end
 
     def _parts(self, data: Tensor) -> Iterator[Tensor]:
-        """View rows as one tensor per shape."""
+        """Return views of rows, one tensor per shape."""
         offset = 0
         for shape in self._layout.shapes:
             size = shape.heads * self.block_size * shape.dim
@@ -154,7 +154,7 @@ class KVBlockStorage:
             offset += size
 
     def _slots(self, tensor: Tensor, first: int, count: int) -> Tensor:
-        """View the slots of *count* blocks from block *first* on as rows of blocks."""
+        """Return a view of the slots of *count* blocks, from block *first*, as rows of blocks."""
         size = self.block_size
         run = tensor[:, first * size : (first + count) * size]  # (heads, count * size, dim)
         blocks = run.view(run.shape[0], count, size, run.shape[2])

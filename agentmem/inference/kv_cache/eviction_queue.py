@@ -1,4 +1,4 @@
-"""Blocks that only the prefix cache holds, in the order in which they are let go. Plain Python."""
+"""The eviction order of blocks that only the prefix cache references. Plain Python."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from agentmem.inference.kv_cache.block_pool import BlockId
 
 class EvictionQueue:
     """
-    Least recently used first, but whole levels apart: what is to be kept longer goes later.
+    Lowest priority level first, least recently used within a level.
 
-    Adding, taking out and finding the next to go take constant time, for a handful of levels.
+    Adding, removing and finding the next victim take constant time, for a handful of levels.
     """
 
     def __init__(self) -> None:
@@ -24,17 +24,17 @@ class EvictionQueue:
         return block in self._level_of
 
     def __iter__(self) -> Iterator[BlockId]:
-        """Return the blocks in the order in which they go."""
+        """Return the blocks in order of eviction."""
         for level in sorted(self._levels):
             yield from self._levels[level]
 
     def add(self, block: BlockId, *, cache_priority: int) -> None:
-        """Put *block* at the end of its level."""
+        """Append *block* to its level."""
         self._level_of[block] = cache_priority
         self._levels.setdefault(cache_priority, OrderedDict())[block] = None
 
     def discard(self, block: BlockId) -> bool:
-        """Take *block* out; tell whether it was there."""
+        """Remove *block*; return whether it was queued."""
         level = self._level_of.pop(block, None)
         if level is None:
             return False
@@ -44,10 +44,10 @@ class EvictionQueue:
         return True
 
     def first(self) -> BlockId:
-        """Return the block that goes next."""
+        """Return the next block to evict."""
         return next(iter(self._levels[min(self._levels)]))
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all blocks."""
         self._levels.clear()
         self._level_of.clear()

@@ -1,4 +1,4 @@
-"""How much memory a device has left for KV blocks."""
+"""The memory of a device that is available for KV blocks."""
 
 import os
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from agentmem.errors import ConfigError
 
 def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], object]) -> int:
     """
-    Return the bytes that the KV pool may take.
+    Return the maximum bytes of the KV pool.
 
     Args:
-        kv_bytes: bytes; a float is a share of what the device has free now, less what a pass over
-            one chunk takes for a moment.
-        device: where the model is.
-        run_chunk: makes such a pass, to be measured where the device keeps account.
+        kv_bytes: bytes; a float is a share of the device's free memory, less the peak of a pass
+            over one chunk.
+        device: the device of the model.
+        run_chunk: runs such a pass, which is measured where the device has memory statistics.
 
     Raises:
         ConfigError: it is more than the device has.
@@ -33,7 +33,7 @@ def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], ob
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return how many bytes of *device* are free; on the CPU, what is available without swap."""
+    """Return the free bytes of *device*; on the CPU, those available without swap."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
@@ -52,7 +52,7 @@ def _total_bytes(device: torch.device) -> int:
 
 
 def _peak_bytes(device: torch.device, run_chunk: Callable[[], object]) -> int:
-    """Measure what a pass takes beyond what stays; the CPU has no such counter."""
+    """Measure the peak memory of a pass above its result; the CPU has no such counter."""
     if device.type != "cuda":
         return 0
     torch.cuda.reset_peak_memory_stats(device)

@@ -1,9 +1,9 @@
 """
-From token ids to the KV blocks that already hold them. Plain Python.
+The prefix cache: from token ids to KV blocks that already hold them. Plain Python.
 
-Blocks form a tree: a block's key is a hash over its parent's key and its own tokens, and the
-root's key is a hash over what else decides the numbers (model, salt). A block stays in the tree
-at least as long as its children do, whichever way it is let go.
+Blocks form a tree: a block hash is over its parent's hash and its own tokens, and the root hash is
+over everything else that determines keys and values (model, salt). A block stays in the tree at
+least as long as its children, however it is evicted.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ _MAX_SIBLINGS = 64
 
 class PrefixCache:
     """
-    Finds, shares and evicts blocks by the tokens that they hold.
+    Matches, shares and evicts blocks by their tokens.
 
     It is one more holder of each published block. A block that only the cache holds can be
     evicted: least recently used first, and of one chain the tail before the head.
@@ -44,26 +44,26 @@ class PrefixCache:
 
     @property
     def num_cached(self) -> int:
-        """How many published blocks are not in use at the moment."""
+        """Number of published blocks that are not in use."""
         return len(self._idle)
 
     @property
     def num_available(self) -> int:
-        """How many blocks `allocate` could give."""
+        """Number of blocks that `allocate` can return."""
         return self._pool.num_free + self.num_cached
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks of the pool."""
         return self._pool.num_blocks
 
     def keys(self, token_ids: Sequence[int], *, salt: str = "") -> list[bytes]:
-        """Name each whole block of *token_ids*: equal names, equal tokens and prefix and salt."""
+        """Return the hash of each whole block of *token_ids*, over tokens, prefix and salt."""
         root = self._root(salt)
         return list(accumulate(self._runs(token_ids), child_key, initial=root))[1:]
 
     def num_known(self, keys: Sequence[bytes]) -> int:
-        """Return how many blocks, from the first on, are published under those names."""
+        """Return the number of leading blocks that are published under these hashes."""
         return next((i for i, key in enumerate(keys) if key not in self._entries), len(keys))
 
     def hold(self, blocks: Sequence[BlockId]) -> Sequence[BlockId]:
@@ -73,7 +73,7 @@ class PrefixCache:
         return blocks
 
     def reset(self) -> None:
-        """Forget everything, held or not: all blocks are free."""
+        """Clear the cache and free all blocks, whatever their reference counts."""
         self._pool.reset()
         for table in (self._entries, self._by_block, self._heads, self._idle):
             table.clear()
@@ -84,8 +84,8 @@ class PrefixCache:
         """
         Find the longest run of published blocks that begins *token_ids*, and hold them.
 
-        At least one token is left over: the model must see one to say what follows. From now on
-        the blocks outlive those of a number lower than *cache_priority*.
+        At least one token is left to compute, for the logits of the next one. The blocks get
+        *cache_priority*: those of lower priority are evicted first.
         """
         blocks = []
         for entry in self._walk(token_ids[: max(len(token_ids) - 1, 0)], salt):
@@ -99,11 +99,11 @@ class PrefixCache:
         """
         Find the block that goes on longest as *token_ids* do behind *blocks*, and hold it.
 
-        Returns it and how many of its tokens agree. It is to be copied and not to be shared.
+        Return it and the number of matching tokens. It must be copied, not shared.
 
         Args:
-            token_ids: a prompt; its last token is left over, as by `match`.
-            blocks: what `match` has found of it.
+            token_ids: a prompt; its last token is left to compute, as by `match`.
+            blocks: the result of `match`.
             salt: as for `match`.
         """
         rest = tuple(token_ids[len(blocks) * self.block_size : -1][: self.block_size])
@@ -111,7 +111,7 @@ class PrefixCache:
             self._by_block[blocks[-1]].children if blocks else self._heads.get(self._root(salt), {})
         )
         best, longest = None, 0
-        # Newest first, and not all of them: a popular prefix may have thousands.
+        # Newest first, and only some: a popular prefix may have thousands of children.
         for entry in islice(reversed(siblings.values()), _MAX_SIBLINGS):
             num = common_prefix(entry.tokens, rest)
             if num > longest:
@@ -146,14 +146,14 @@ class PrefixCache:
         """
         Publish *blocks*, which the caller holds and which the model has filled.
 
-        Returns the blocks that hold the tokens now. Where the cache had a block with the same
-        tokens, the caller's own is released and the cached one is held in its place.
+        Return the blocks that now hold the tokens. Where the cache had a block with the same
+        tokens, the caller's is released and the cached one is acquired in its place.
 
         Args:
-            token_ids: what the blocks hold from position 0 on; whole blocks only.
+            token_ids: the tokens from position 0; whole blocks only.
             blocks: one block for each run of ``block_size`` tokens.
             salt: only requests with the same salt will find them.
-            cache_priority: blocks of a lower number are evicted before these.
+            cache_priority: blocks of lower priority are evicted before these.
         """
         assert len(token_ids) == len(blocks) * self.block_size, "only whole blocks are published"
         held: list[BlockId] = []
@@ -165,7 +165,7 @@ class PrefixCache:
             if known is None:
                 known = self._publish(Entry(key, parent, tokens, block, root, cache_priority))
             elif known.tokens != tokens or known.parent is not parent:
-                # A collision: the rest stays private, as if it had not been published.
+                # A hash collision: the rest is not published.
                 return held + list(blocks[len(held) :])
             if known.block != block:
                 self._hold(known, cache_priority)
@@ -183,7 +183,7 @@ class PrefixCache:
         salt: str = "",
         cache_priority: int = 0,
     ) -> None:
-        """Publish the last of *blocks*, filled in part, for `match_part` to find."""
+        """Publish the last of *blocks*, partially filled, for `match_part`."""
         whole = len(blocks) - 1
         parent = self._by_block.get(blocks[whole - 1]) if whole else None
         tokens = tuple(token_ids[whole * self.block_size :])
@@ -194,7 +194,7 @@ class PrefixCache:
             self._publish(Entry(key, parent, tokens, blocks[-1], root, cache_priority))
 
     def release(self, blocks: Sequence[BlockId]) -> None:
-        """Release the *blocks* of one sequence, in its order; published ones stay cached."""
+        """Release the *blocks* of one sequence, in order; published ones stay cached."""
         for block in reversed(blocks):
             entry = self._by_block.get(block)
             if entry is not None and self._pool.ref_count(block) == 2:  # noqa: PLR2004 - cache, caller
@@ -202,7 +202,7 @@ class PrefixCache:
             self._pool.release([block])
 
     def evict(self, count: int) -> int:
-        """Free up to *count* blocks that only the cache holds; return how many."""
+        """Evict up to *count* blocks that only the cache references; return how many."""
         num_evicted = 0
         while num_evicted < count and self._idle:
             self._remove(self._by_block[self._idle.first()])
@@ -211,10 +211,10 @@ class PrefixCache:
 
     def discard(self, token_ids: Sequence[int], *, num_kept: int = 0, salt: str = "") -> int:
         """
-        Free the blocks of *token_ids* behind the first *num_kept* tokens; return how many.
+        Evict the blocks of *token_ids* after the first *num_kept* tokens; return how many.
 
-        So go those that continue *token_ids*: what a sequence computed last may never have been
-        handed out. A block stays if it is in use or if another cached text goes on from it.
+        Also blocks that continue *token_ids*: the last computed tokens of a sequence may never have
+        been emitted. Blocks in use, and blocks that another cached text continues, are kept.
         """
         first = -(-num_kept // self.block_size)
         chain = list(self._walk(token_ids, salt))
@@ -232,11 +232,11 @@ class PrefixCache:
         return num_discarded
 
     def _discard_behind(self, chain: Sequence[Entry], token_ids: Sequence[int], salt: str) -> int:
-        """Free what goes on behind *chain* as *token_ids* do, and whatever goes on behind that."""
+        """Evict the descendants of *chain* that match *token_ids*, with all their descendants."""
         siblings = chain[-1].children if chain else self._heads.get(self._root(salt), {})
         rest = tuple(token_ids[len(chain) * self.block_size :])
         found = [e for e in siblings.values() if e.tokens[: len(rest)] == rest[: len(e.tokens)]]
-        for entry in found:  # it grows on the way
+        for entry in found:  # grows during the iteration
             found += entry.children.values()
         num_discarded = 0
         for entry in reversed(found):
@@ -247,13 +247,13 @@ class PrefixCache:
 
     def forget(self, *, salt: str) -> list[BlockId]:
         """
-        Drop everything under *salt*, and give the blocks that are free now.
+        Evict all blocks under *salt*, and return those that are free now.
 
-        A block that a running sequence holds can no longer be found, and is free when that ends.
+        A block of a running sequence can no longer be matched, and is freed when the sequence ends.
         """
         root = self._root(salt)
         freed = []
-        # Newest first: a block is younger than the one that it continues.
+        # Newest first: a block is newer than its parent.
         for entry in reversed([e for e in self._entries.values() if e.root == root]):
             if self._idle.discard(entry.block):
                 freed.append(entry.block)
@@ -261,7 +261,7 @@ class PrefixCache:
         return freed
 
     def check(self, tables: Iterable[Sequence[BlockId]] | None = None) -> None:
-        """Assert that tree, idle list, pool and, if given, the *tables* of all holders agree."""
+        """Assert that tree, eviction queue, pool and, if given, the *tables* of holders agree."""
         self._pool.check()
         if tables is not None:
             holders = Counter(block for table in tables for block in table)
@@ -295,7 +295,7 @@ class PrefixCache:
         self._pool.release([entry.block])
 
     def _siblings(self, entry: Entry) -> dict[bytes, Entry]:
-        """Return the entries that continue the same one, or begin under the same root."""
+        """Return the siblings: entries with the same parent or root."""
         if entry.parent is not None:
             return entry.parent.children
         return self._heads.setdefault(entry.root, {})

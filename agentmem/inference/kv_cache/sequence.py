@@ -1,4 +1,4 @@
-"""One request as the engine sees it: its tokens, its blocks and how far it is. Plain Python."""
+"""A sequence: one request's tokens, blocks and progress. Plain Python."""
 
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
@@ -9,54 +9,54 @@ from agentmem.inference.kv_cache.block_pool import BlockId
 
 
 class State(Enum):
-    """Where a sequence is in its life."""
+    """State of a sequence."""
 
     WAITING = "waiting"
-    """In the queue; holds no blocks."""
+    """Queued; holds no blocks."""
 
     RUNNING = "running"
     FORKING = "forking"
-    """Waits for the prompt of the sequence that it is a fork of."""
+    """Waits for the prompt of its parent, of which it is a fork."""
 
     ENDED = "ended"
 
 
 class Reader(Protocol):
-    """Who takes what the model says after each token of a sequence."""
+    """Consumer of a sequence's logits: samples one token per step."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the sequence has ended."""
         ...
 
     @property
     def taken(self) -> "list[int] | None":
-        """The tokens taken so far; None if it was interrupted while it took one."""
+        """The tokens taken so far; None after an interrupt while taking one."""
         ...
 
     def take(self, logits: Any) -> int | None:  # (vocab,)
-        """Choose the next token; None when the sequence is complete with it."""
+        """Sample the next token; None when it completes the sequence."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """Hear that nothing more will come."""
+        """Handle the end of the sequence."""
         ...
 
     def abort(self) -> None:
-        """Hear that the request was cancelled. It must not wait."""
+        """Handle the cancellation of the request. Must not block."""
         ...
 
     def expire(self) -> None:
-        """Hear that the deadline has passed."""
+        """Handle the expiry of the deadline."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
     """
-    What one request holds while it waits and runs.
+    The state of one request while it waits and runs.
 
-    It is *num_missing* tokens away from its next one: one while it decodes, more before.
+    *num_missing* tokens are to be computed before the next one: 1 in decode, more in prefill.
     """
 
     token_ids: list[int]
@@ -66,39 +66,39 @@ class Sequence:
     salt: str = ""
     priority: int = 0
     cache_priority: int = 0
-    """How long its blocks outlive others in the cache: those of a lower number go first."""
+    """Eviction priority of its blocks: lower ones are evicted first."""
 
     arrived: float = 0.0
-    """When it came, by the engine's clock."""
+    """Arrival time, by the engine's clock."""
 
     deadline: float | None = None
     keys: Items[bytes] = ()
-    """Names of the prompt's blocks; equal names hold the same tokens behind the same prefix."""
+    """Hashes of the prompt's blocks: equal for the same tokens after the same prefix."""
 
     parent: "Sequence | None" = None
     state: State = State.WAITING
     own_cache: Any = None
-    """What a model without block reuse keeps."""
+    """State of a model without block reuse."""
 
     run: Any = None
-    """The run whose buffers hold its newest keys and values."""
+    """The batch whose buffers hold its newest keys and values."""
 
     table: list[BlockId] = field(default_factory=list)
     num_cached: int | None = None
-    """Prompt tokens that were found in the cache when it first began."""
+    """Prompt tokens that were cached when it first started."""
 
     num_computed: int = 0
-    """Tokens whose keys and values exist, in blocks or in the run's buffers."""
+    """Tokens whose keys and values exist, in blocks or in the batch's buffers."""
 
     num_written: int = 0
     """Tokens whose keys and values are in its blocks."""
 
     num_published: int = 0
-    """Blocks, from the first on, that the prefix cache knows."""
+    """Number of leading blocks that are published in the prefix cache."""
 
     num_preempted: int = 0
     num_passed: int = 0
-    """How often a request that came later has begun before it."""
+    """Times that a later request started before it."""
 
     @property
     def num_missing(self) -> int:
@@ -110,20 +110,20 @@ class Sequence:
 
     @property
     def is_decoding(self) -> bool:
-        """Return whether it is one token behind, in a run that can go on."""
+        """Whether it is decoding: one token to compute, in a batch with buffers."""
         return self.num_missing == 1 and self.num_computed > 0
 
     @property
     def is_alive(self) -> bool:
-        """Whether it waits or runs."""
+        """Whether it has not ended."""
         return self.state in (State.WAITING, State.RUNNING)
 
     def restart(self) -> None:
-        """Forget what was computed; the tokens stay, generated ones too."""
+        """Discard the computed state; all tokens are kept, generated ones too."""
         self.table = []
         self.run = self.own_cache = None
         self.num_computed = self.num_written = self.num_published = 0
 
 
 Batch = list[tuple[Sequence, int]]
-"""Sequences, and how many tokens of each the next pass computes."""
+"""Sequences, and the number of tokens of each in the next forward pass."""

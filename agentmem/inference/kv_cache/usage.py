@@ -1,4 +1,4 @@
-"""The account of the KV pool, as a value."""
+"""Usage of the KV pool, as a value."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from agentmem.types.short_repr import ShortRepr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVUsage(ShortRepr):
     """
-    Where the KV blocks are: ``free + cached + in_use == total``.
+    Usage of KV blocks: ``free + cached + in_use == total``.
 
     ``kv_bytes + run_bytes`` stays within ``max_kv_bytes + max_run_bytes``, and that within
     ``InferenceConfig.kv_bytes``.
 
-    There are no blocks for a model whose keys and values cannot be kept in them; what it keeps by
-    itself for each request that runs is in *run_bytes* then.
+    A model without block reuse has no blocks; its own caches of running requests are in
+    *run_bytes*.
     """
 
     free: int
     cached: int
-    """Held by the prefix cache alone: found by a request that needs them, else evicted."""
+    """Referenced by the prefix cache only: available to requests, else evicted."""
 
     in_use: int
     total: int
@@ -27,21 +27,21 @@ class KVUsage(ShortRepr):
     """Token positions in one block."""
 
     tokens: int
-    """Tokens whose keys and values are in blocks in use; the rest of their slots is room."""
+    """Tokens whose keys and values are in blocks in use; their other slots are unused."""
 
     kv_bytes: int
-    """Bytes that the pool of blocks has taken so far."""
+    """Bytes allocated by the block pool so far."""
 
     max_kv_bytes: int
-    """Bytes that the pool may grow to."""
+    """Maximum bytes of the block pool."""
 
     run_bytes: int
     """
-    Bytes of the buffers beside the pool in which requests that run have their keys and values, or
-    of the caches of the model's own making.
+    Bytes of the batch buffers with the keys and values of running requests, or of the model's own
+    caches.
 
-    They are given back as requests end.
+    Released as requests end.
     """
 
     max_run_bytes: int
-    """Bytes that those buffers may take together; what needs more waits, or runs later."""
+    """Maximum bytes of all batch buffers; requests that need more wait."""

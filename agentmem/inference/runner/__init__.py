@@ -1,1 +1,1 @@
-"""Forward passes: batches, their KV buffers, attention over a shared prefix, probes of a model."""
+"""Forward passes: batches, their KV buffers, shared-prefix attention, probes of a model."""

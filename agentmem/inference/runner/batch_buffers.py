@@ -1,8 +1,8 @@
 """
-Rows that go through the model together, and the buffers that hold what they have behind them.
+A batch of rows, and the buffers with their past keys and values.
 
 A run lives as long as its rows: their keys and values are gathered from the pool when they join
-and written back when they leave, so a step in between moves no block at all.
+and written back when they leave, so that the steps in between copy no blocks.
 """
 
 from collections.abc import Sequence as Items
@@ -20,7 +20,7 @@ from agentmem.inference.runner.transformers_cache import PagedCache
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Blocks that several rows begin with, gathered once."""
+    """Prefix blocks shared by several rows, gathered once."""
 
     blocks: tuple[BlockId, ...]
     tensors: list[Tensor]  # (1, heads, slots, dim) each
@@ -31,20 +31,20 @@ class _Row:
     sequence: Sequence
     part: _Part | None
     skipped: int
-    """Tokens that stand in the shared part, and not in the row."""
+    """Number of tokens in the shared part, which are not in the row."""
 
 
 class Run:
     """
-    Some rows, right-aligned in one set of buffers.
+    A batch of rows, right-aligned in one set of buffers.
 
     Args:
-        model: whose passes they are for.
-        tensors: where the blocks are.
-        sequences: the rows; what each has computed is in its blocks.
-        shared: for each row, how many of its blocks it attends to as a part that others share.
-        counts: for each row, the tokens of the pass that comes first.
-        room: the buffers to take; enough for that pass and one block.
+        model: the model.
+        tensors: the tensors of the blocks.
+        sequences: the rows; their computed state is in their blocks.
+        shared: for each row, the number of its blocks that it attends to as a shared part.
+        counts: for each row, its number of tokens in the first pass.
+        room: the size of the buffers; enough for that pass and one block.
     """
 
     def __init__(  # noqa: PLR0913 - what it is made of
@@ -78,12 +78,12 @@ class Run:
 
     @property
     def room(self) -> Room:
-        """The buffers that it has."""
+        """The size of its buffers."""
         return Room(rows=self._cache.num_rows, slots=self._cache.num_slots)
 
     @property
     def num_slots(self) -> int:
-        """Slots of its buffers and of the parts that its rows share; each holds one position."""
+        """Slots of its buffers and of its shared parts; each holds one position."""
         parts = sum(len(part.blocks) for part in self._parts.values()) * self._block_size
         return self._cache.num_rows * self._cache.num_slots + parts
 
@@ -94,15 +94,15 @@ class Run:
 
     @property
     def longest(self) -> int:
-        """Slots that its longest row uses."""
+        """Slots of its longest row."""
         return max(self._cache.window.lengths)
 
     def grow(self, slots: int) -> None:
-        """Make each row *slots* long."""
+        """Grow each row to *slots*."""
         self._cache.grow(slots)
 
     def close(self) -> None:
-        """Release all memory; what is not in blocks is lost."""
+        """Release all memory; state that is not in blocks is lost."""
         for row in self._rows:
             row.sequence.run = None
         self._rows.clear()
@@ -111,7 +111,7 @@ class Run:
         self._cache.release()
 
     def forward(self, counts: Items[int]) -> Tensor:  # (rows, vocab)
-        """Compute the next *counts* tokens of each row; give the logits after the last."""
+        """Compute the next *counts* tokens of each row; return the logits after the last."""
         sequences = self.sequences
         rows = [
             s.token_ids[s.num_computed : s.num_computed + count]
@@ -125,7 +125,7 @@ class Run:
         return logits
 
     def agrees(self) -> bool:
-        """Return whether the buffers hold as much of each row as it has computed."""
+        """Return whether the buffers hold all computed tokens of each row."""
         lengths = self._cache.window.lengths
         return len(lengths) == len(self._rows) and all(
             row.skipped + length == row.sequence.num_computed
@@ -133,7 +133,7 @@ class Run:
         )
 
     def can_take(self, sequence: Sequence) -> bool:
-        """Return whether *sequence* fits beside the rows, without moving any of them."""
+        """Return whether *sequence* fits into the batch, without moving rows."""
         skipped = self._best_part(sequence)[1]
         window = self._cache.window
         own = sequence.num_computed - skipped
@@ -142,7 +142,7 @@ class Run:
         )
 
     def take(self, sequence: Sequence) -> None:
-        """Gather one more row, whose keys and values are all in its blocks."""
+        """Gather one more row, whose keys and values are all in blocks."""
         part, skipped = self._best_part(sequence)
         self._rows.append(_Row(sequence, part, skipped))
         self._cache.window.lengths.append(sequence.num_computed - skipped)
@@ -151,7 +151,7 @@ class Run:
         self._share()
 
     def drop(self, sequence: Sequence) -> None:
-        """Drop a row; what of it is not in its blocks is lost."""
+        """Remove a row; its state that is not in blocks is lost."""
         index, last = self._index(sequence), len(self._rows) - 1
         lengths = self._cache.window.lengths
         if index != last:
@@ -166,7 +166,7 @@ class Run:
             self.close()
 
     def save(self, sequence: Sequence, *, partial: bool) -> None:
-        """Write to the blocks of *sequence* what they lack: whole ones, or the last one too."""
+        """Write the missing blocks of *sequence*: whole ones, or also the last one."""
         size = self._block_size
         first = sequence.num_written // size
         end = -(-sequence.num_computed // size) if partial else sequence.num_computed // size
@@ -195,7 +195,7 @@ class Run:
         return cache
 
     def _load(self, index: int, *, end: int) -> None:
-        """Gather a row's own positions from its blocks, so that they end at slot *end*."""
+        """Gather a row's own positions from its blocks, right-aligned to slot *end*."""
         row = self._rows[index]
         num = row.sequence.num_computed
         first, last = row.skipped // self._block_size, -(-num // self._block_size)
@@ -210,7 +210,7 @@ class Run:
         return self._parts[key]
 
     def _best_part(self, sequence: Sequence) -> tuple[_Part | None, int]:
-        """Find the longest of the parts that *sequence* begins with."""
+        """Return the longest part that is a prefix of *sequence*."""
         fits = [
             part
             for part in self._parts.values()

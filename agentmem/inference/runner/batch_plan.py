@@ -1,4 +1,4 @@
-"""Which rows go through the model together, what they share and what they take. Plain Python."""
+"""Batching policy: which rows form a batch, their shared prefixes and buffers. Plain Python."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Items
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from agentmem.inference.kv_cache.block_pool import BlockId
 
 MIN_SHARED_TOKENS = 64
-"""A shared part costs two more products per layer; below this it is cheaper to copy it."""
+"""A shared part costs two more products per layer; below this size copying is cheaper."""
 
 MAX_PAD_SLOTS = 4096
-"""Padding that is put up with for one pass less; a pass costs as much as ten thousand or so."""
+"""Padding that is worth one pass less; a pass costs as much as about ten thousand."""
 
 SPARE_SLOTS = 256
-"""Room for tokens to come, so that buffers are not copied at each step."""
+"""Spare slots for later tokens, so that buffers are not copied at each step."""
 
 _LITTLE_SPARE = 64
 _MIN_ROWS = 4
@@ -21,7 +21,7 @@ _MIN_ROWS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Buffers of a run: its rows, and the slots of each; a slot holds one position."""
+    """Buffer size of a run: rows, and slots per row; a slot holds one position."""
 
     rows: int
     slots: int
@@ -29,9 +29,9 @@ class Room:
 
 def least_slots(num_rows: int, width: int, *, block_size: int) -> int:
     """
-    Return the slots that a run takes at least, where the longest of its rows is *width* long.
+    Return the minimum slots of a run whose longest row is *width* long.
 
-    Each row has one block more, since whole blocks are read out of it, and one to go on in.
+    Each row has one block more, since whole blocks are read from it, and one to continue in.
     """
     return num_rows * (width + 2 * block_size)
 
@@ -40,14 +40,14 @@ def choose_room(
     num_rows: int, width: int, *, block_size: int, limit: int, is_short: bool
 ) -> Room | None:
     """
-    Return buffers for a run, with room for rows and tokens to come as far as *limit* allows.
+    Return the buffer size of a run, with spare rows and tokens as far as *limit* allows.
 
     Args:
-        num_rows: rows that it begins with.
-        width: positions of the longest of them after the coming pass.
+        num_rows: initial rows.
+        width: positions of the longest one after the next pass.
         block_size: tokens in a block.
-        limit: slots that there are.
-        is_short: whether other runs want them too; then it takes what it needs.
+        limit: available slots.
+        is_short: whether other runs compete for them; then without spare slots.
     """
     for rows, spare in _wishes(num_rows, block_size, is_short=is_short):
         slots = width + block_size + spare
@@ -68,13 +68,13 @@ def _wishes(num_rows: int, block_size: int, *, is_short: bool) -> Iterator[tuple
 
 def grown(room: Room, end: int, *, block_size: int, free: int) -> Room | None:
     """
-    Return larger buffers for a run whose rows will end at slot *end*, or None for want of memory.
+    Return a larger buffer size for a run whose rows will end at slot *end*; None if out of memory.
 
     Args:
-        room: what it has.
-        end: one past the last slot of the coming pass.
+        room: its current size.
+        end: one past the last slot of the next pass.
         block_size: tokens in a block.
-        free: slots that are left beside it.
+        free: free slots besides it.
     """
     for spare in (max(SPARE_SLOTS, end // 2), SPARE_SLOTS, _LITTLE_SPARE, block_size):
         slots = end + block_size + spare
@@ -85,13 +85,13 @@ def grown(room: Room, end: int, *, block_size: int, free: int) -> Room | None:
 
 def shared_prefixes(tables: Items[Items[BlockId]], *, block_size: int) -> list[int]:
     """
-    Return for each row how many blocks it should share with other rows.
+    Return for each row the number of blocks to share with other rows.
 
-    Rows that begin with the same blocks and have the same number share that part. The parts are
-    chosen so that most blocks are held once: a deep part for few, or a shallow one for many.
+    Rows with the same prefix blocks and the same number share that part. The parts are chosen to
+    save most blocks: a long part for few rows, or a short one for many.
 
     Args:
-        tables: the blocks of each row that are filled and in the pool.
+        tables: the whole blocks of each row that are in the pool.
         block_size: tokens in a block.
     """
     least = -(-MIN_SHARED_TOKENS // block_size)
@@ -105,7 +105,7 @@ def shared_prefixes(tables: Items[Items[BlockId]], *, block_size: int) -> list[i
 def _best(
     tables: Items[Items[BlockId]], rows: list[int], depth: int, least: int
 ) -> tuple[int, dict[int, int]]:
-    """Return the blocks saved, and each row's share, among *rows* that are alike up to *depth*."""
+    """Return the saved blocks, and each row's share, among *rows* that are equal up to *depth*."""
     if len(rows) == 1:
         return 0, {}
     shortest = min(len(tables[row]) for row in rows)
@@ -133,10 +133,10 @@ def _by_block(
 
 def split_by_length(lengths: Items[int]) -> list[list[int]]:
     """
-    Put rows of such *lengths* into groups, each of which is padded to one length.
+    Group rows of these *lengths*; each group is padded to one length.
 
-    A group is split where its longest row is over twice its shortest, if that saves more padding
-    than a pass of its own costs.
+    A group is split where its longest row is more than twice its shortest, if that saves more
+    padding than another pass costs.
     """
     groups: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):

@@ -1,7 +1,7 @@
 """
-Whether a model gives the same answers for a text in parts, and for rows that go through together.
+Probes whether a model gives the same logits for a text in chunks, and for batched rows.
 
-It is tried on a few tokens when the model is loaded: no list of architectures is ever complete.
+On a few tokens, when the model is loaded: no list of architectures is complete.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from agentmem.inference.runner.transformers_cache import PagedCache
 
 
 class Model(Protocol):
-    """What is tried."""
+    """The model under test."""
 
     dtype: torch.dtype
     attends: bool
@@ -40,15 +40,15 @@ _EXACT, _ROUNDED = 1e-3, 0.05
 """Tolerances, as a share of the logits' norm."""
 
 _NEARER = 0.25
-"""Distance from right, as a share of what a mistake would be away from it."""
+"""Maximum distance from the right logits, relative to that of a deliberate mistake."""
 
 
 def can_cut(model: Model, token_ids: Sequence[int], cache: PagedCache) -> bool:
     """
-    Whether *token_ids*, computed in parts, give what they give as a whole without a cache.
+    Whether *token_ids* in chunks give the same logits as the whole text without a cache.
 
-    An encoder that is loaded as a decoder looks ahead, so what it keeps of a part changes with
-    what follows. *cache* holds all of them then.
+    An encoder loaded as a decoder attends to later tokens, so that its cache of a chunk depends on
+    the following text. *cache* has all tokens afterwards.
     """
     first, second = len(token_ids) // 2, len(token_ids) - 1
     found = [
@@ -61,7 +61,7 @@ def can_cut(model: Model, token_ids: Sequence[int], cache: PagedCache) -> bool:
 
 
 def can_batch(model: Model) -> bool:
-    """Return whether rows of different lengths, padded to one, give what each gives alone."""
+    """Return whether padded rows of different lengths give the same logits as each alone."""
     long, short = _rows(model)
     cache = model.new_cache()
     cache.window.lengths = [0, 0]
@@ -70,7 +70,7 @@ def can_batch(model: Model) -> bool:
         *model.forward([[3], [4]], cache, [_LONG, _SHORT]),
     ]
     of_long, of_short = _alone(model, long, 3), _alone(model, short, 4)
-    # What comes of padding that is taken for text.
+    # The deliberate mistake: padding that is attended to.
     padded = _alone(model, [0] * (_LONG - _SHORT) + short, 4)
     right = [of_long[0], of_short[0], of_long[1], of_short[1]]
     wrong = [of_short[0], padded[0], of_short[1], padded[1]]
@@ -78,7 +78,7 @@ def can_batch(model: Model) -> bool:
 
 
 def can_attend(model: Model) -> bool:
-    """Return whether our attention gives what the model's gives, so that a prefix may be shared."""
+    """Return whether our attention gives the model's logits, so that a prefix may be shared."""
     if not model.knows_attention:
         return False
     prefix = [i % model.vocab_size for i in range(5, 5 + _SHARED)]
@@ -87,16 +87,16 @@ def can_attend(model: Model) -> bool:
     model.forward([prefix], head)
     shared = [tensor[None, :, :_SHARED].clone() for tensor in head.row(0)]
     right = [logits for row in rows for logits in _alone(model, prefix + row, 3)]
-    # What comes of a prefix that is not attended to.
+    # The deliberate mistake: a prefix that is not attended to.
     wrong = [logits for row in rows for logits in _alone(model, row, 3)]
     model.attends = True
     try:
         together = _apart(model, rows, shared)
-        # In two passes, of which the second has something behind it.
+        # In two passes, of which the second has a past.
         alone = [logits for row in rows for logits in _alone(model, row, 3, behind=prefix)]
     except (TypeError, RuntimeError):
-        # The model does not hand through what the attention is to know, or keeps something else
-        # in its cache than what it attends to.
+        # The model does not pass the arguments through to attention, or its cache has other
+        # tensors than those that it attends to.
         return False
     finally:
         model.attends = False
@@ -104,7 +104,7 @@ def can_attend(model: Model) -> bool:
 
 
 def _apart(model: Model, rows: list[list[int]], shared: list[Tensor]) -> list[Tensor]:
-    """Do what `_alone` does, for all rows at once and with a part that they share."""
+    """As `_alone`, for all rows batched and with a shared part."""
     cache = model.new_cache()
     cache.window.lengths = [0] * len(rows)
     cache.share([(range(len(rows)), shared)])
@@ -121,7 +121,7 @@ def _rows(model: Model) -> list[list[int]]:
 def _alone(
     model: Model, row: list[int], following: int, *, behind: Sequence[int] = ()
 ) -> list[Tensor]:
-    """Return the logits after *row*, with what is *behind* it, and after one more token."""
+    """Return the logits after *row*, which follows *behind*, and after one more token."""
     cache = model.new_cache()
     if behind:
         model.forward([behind], cache)
@@ -132,10 +132,10 @@ def _all_right(
     model: Model, found: Iterable[Tensor], right: Iterable[Tensor], wrong: Iterable[Tensor]
 ) -> bool:
     """
-    Compare as far as the arithmetic allows.
+    Compare within the tolerance of the arithmetic.
 
-    In half precision two right ways may differ by a tenth, through 30 layers of rounding. So what
-    was found is also measured against what a mistake would give: it is to be far nearer to right.
+    In half precision two right results may differ by a tenth, after 30 layers of rounding. So the
+    result is also compared with that of a deliberate mistake: it must be much closer to right.
     """
     is_exact = model.dtype in (torch.float32, torch.float64)
     for one, good, bad in zip(found, right, wrong, strict=True):

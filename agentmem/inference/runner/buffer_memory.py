@@ -1,8 +1,8 @@
 """
-The runs that there are, and the memory that their buffers may take together.
+The memory budget of the buffers of all runs.
 
-What a run holds is also in blocks, or can be written there, so any run can be closed to make room:
-its rows are gathered again when their turn comes.
+The state of a run is also in blocks, or can be written there, so any run can be closed to free
+memory: its rows are gathered again at their next step.
 """
 
 from collections.abc import Iterable
@@ -13,21 +13,21 @@ from agentmem.inference.runner.batch_buffers import Run
 
 class RunMemory:
     """
-    Counts slots; each holds the keys and values of one position, over all layers.
+    Counts slots; a slot holds the keys and values of one position, over all layers.
 
     Args:
-        limit: slots of all runs together.
+        limit: maximum slots of all runs together.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._runs: list[Run] = []
         self.is_short = False
-        """Whether a run was closed to make room for another since this was last set to False."""
+        """Whether a run was evicted for another one since this was last set to False."""
 
     @property
     def num_slots(self) -> int:
-        """Slots that are taken."""
+        """Allocated slots."""
         return sum(run.num_slots for run in self._open())
 
     @property
@@ -35,11 +35,11 @@ class RunMemory:
         return self.limit - self.num_slots
 
     def use(self, run: Run) -> None:
-        """Count *run*, as the one that was used last."""
+        """Add *run*, as the most recently used."""
         self._runs = [*(other for other in self._open() if other is not run), run]
 
     def make_room(self, wanted: int) -> None:
-        """Close runs, the least recently used first, until *wanted* slots are free."""
+        """Close runs, least recently used first, until *wanted* slots are free."""
         for run in self._open():
             if self.free >= wanted:
                 return
@@ -49,7 +49,7 @@ class RunMemory:
             run.close()
 
     def clear(self) -> None:
-        """Close all runs; what is not in blocks is lost."""
+        """Close all runs; state that is not in blocks is lost."""
         for run in self._runs:
             run.close()
         self._runs = []

@@ -1,8 +1,8 @@
 """
 One forward pass of a transformers model, whatever its architecture.
 
-Decides whether the model's keys and values may be kept in blocks and reused. Where they may
-not, the model runs with the cache that it makes for itself, and gives the same answers.
+Decides whether the model's keys and values can be stored in blocks and reused. Where they cannot,
+the model runs with its own cache, and gives the same answers.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from agentmem.inference.runner.own_size import OwnSize, measure
 from agentmem.inference.runner.prefix_attention import knows_attention, shared_prefix_attention
 from agentmem.inference.runner.transformers_cache import PagedCache, RunLayer, Window
 
-# The names under which models take a cache and give it back, newest first.
+# The argument names of the cache in models, newest first.
 _KEYWORDS = ("cache", "past_key_values", "cache_params", "state")
 _LENGTH_DEPENDENT_ROPE = {"dynamic", "longrope"}
 _WARM_UP_TOKENS = 48
@@ -30,7 +30,7 @@ _WARM_UP_TOKENS = 48
 
 @dataclass(slots=True)
 class OwnCache:
-    """What a model without block reuse keeps between passes: its own cache, and the tokens."""
+    """State of a model without block reuse between passes: its own cache, and the tokens."""
 
     state: Any = None
     token_ids: list[int] = field(default_factory=list)
@@ -38,7 +38,7 @@ class OwnCache:
 
 class CausalModel:
     """
-    A model with weights in place, ready for one sequence at a time.
+    A loaded model.
 
     Args:
         module: a transformers model with a language modelling head, in evaluation mode.
@@ -60,26 +60,26 @@ class CausalModel:
         self.dtype: torch.dtype = module.dtype
         self.layout: KVLayout | None = None
         self.own_size = OwnSize()
-        """What each text takes for which the model keeps a cache of its own."""
+        """Memory of the model's own cache, by length."""
         self.can_batch = self.attends = self._wants_cache = False
         self.is_bitwise = True
-        """Whether every pass that was tried gave what it was compared with, to the bit."""
+        """Whether all probes gave bit-identical logits."""
         self.refusal = self._reason_against_reuse()
         self._warm_up()
 
     @property
     def vocab_size(self) -> int:
-        """How many token ids the model knows."""
+        """Number of token ids."""
         return int(self.embeddings.weight.shape[0])
 
     @property
     def embeddings(self) -> Any:
-        """The layer that token ids come to first."""
+        """The input embedding."""
         return self._module.get_input_embeddings()
 
     @property
     def context_window(self) -> int | None:
-        """Positions that the model was made for; None when its config does not say."""
+        """Maximum positions of the model; None when its config does not say."""
         for name in ("max_position_embeddings", "max_seq_len", "seq_length"):
             value = getattr(self._config, name, None)
             if isinstance(value, int) and value > 0:
@@ -88,7 +88,7 @@ class CausalModel:
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """The ids that end a text, as the model's own generation settings say."""
+        """The stop ids of the model's generation settings."""
         for config in (self._module.generation_config, self._config):
             ids = getattr(config, "eos_token_id", None)
             if ids is not None:
@@ -97,13 +97,13 @@ class CausalModel:
 
     @property
     def forced_last_id(self) -> int | None:
-        """The id that its settings force upon the last token for which there is room."""
+        """The id that its settings force as the last token at the maximum length."""
         forced = getattr(self._module.generation_config, "forced_eos_token_id", None)
         return forced if isinstance(forced, int) else None
 
     @property
     def knows_attention(self) -> bool:
-        """Return whether our own attention may be tried."""
+        """Return whether our attention may be tried."""
         kinds = set(self._layer_kinds())
         return self._takes_positions and kinds == {DynamicLayer} and knows_attention(self._config)
 
@@ -123,12 +123,12 @@ class CausalModel:
         positions: Sequence[int] | None = None,
     ) -> Tensor:
         """
-        Run the model over new tokens of each row, which follow what *cache* holds of it.
+        Run the model over new tokens of each row, which follow its tokens in *cache*.
 
         Args:
             rows: token ids, at least one for each row.
-            cache: what the rows have behind them; if the pass fails, it is as it was.
-            positions: where each row's first new token stands, if not at the end of the cache.
+            cache: the past of the rows; unchanged if the pass fails.
+            positions: position of each row's first new token, if not at the end of the cache.
 
         Returns the logits after the last token of each row, in float32 on the CPU.  # (rows, vocab)
         """
@@ -139,7 +139,7 @@ class CausalModel:
         if mask is not None:
             options["attention_mask"] = mask.long().to(self.device)
         if self._takes_positions:
-            # Some classes would count in another way, which `generate()` does not let them.
+            # Some classes would number positions differently, which `generate()` overrides.
             at = cache.window.lengths if positions is None else positions
             options["position_ids"] = self._position_ids(counts, at)
         longest = max(counts)
@@ -148,7 +148,7 @@ class CausalModel:
             dtype=torch.long,
             device=self.device,
         )  # (rows, longest)
-        # Off the CPU the library's kernels serve as well, but for parts that rows share.
+        # On other devices the library's kernels are used, except for shared parts.
         if self.attends and (cache.is_sharing or self.device.type == "cpu"):
             with shared_prefix_attention(self._config):
                 outputs = self._module(input_ids=ids, run_cache=cache, **options)
@@ -161,7 +161,7 @@ class CausalModel:
     @torch.inference_mode()
     def forward_own(self, token_ids: Sequence[int], cache: OwnCache) -> Tensor:
         """
-        Run a model without block reuse over *token_ids*, which follow what *cache* holds.
+        Run a model without block reuse over *token_ids*, which follow the tokens in *cache*.
 
         Returns the logits after the last of them, in float32 on the CPU.  # (vocab,)
         """
@@ -180,7 +180,7 @@ class CausalModel:
         ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)  # (1, tokens)
         outputs = self._module(input_ids=ids, **options)
         if self._keyword is not None:
-            # An encoder fills the cache that it is given, and does not give it back.
+            # An encoder fills the given cache, but does not return it.
             given = getattr(outputs, self._keyword, None)
             cache.state = options.get(self._keyword) if given is None else given
         logits: Tensor = outputs.logits[0, -1]
@@ -189,7 +189,7 @@ class CausalModel:
     @torch.inference_mode()
     def forward_whole(self, token_ids: Sequence[int], *, is_every: bool = False) -> Tensor:
         """
-        Run the model over a whole text, with no cache at all.
+        Run the model over a whole text, without a cache.
 
         Returns the logits after its last token, in float32 on the CPU.  # (vocab,)
         If *is_every*, those after each token.  # (tokens, vocab)
@@ -206,12 +206,12 @@ class CausalModel:
         return (logits if is_every else logits[-1]).float().cpu()
 
     def _keys_change(self, had: int, length: int) -> bool:
-        """Return whether the keys of the first *had* tokens are others in a text of *length*."""
+        """Return whether the keys of the first *had* tokens differ in a text of *length*."""
         switch = getattr(self._config, "original_max_position_embeddings", None)
         return isinstance(switch, int) and 0 < had <= switch < length
 
     def _position_ids(self, counts: Sequence[int], positions: Sequence[int]) -> Tensor:
-        """Count from where each row stands, with 0 for padding: (rows, longest)."""
+        """Return the positions of each row's tokens, with 0 for padding: (rows, longest)."""
         longest = max(counts)
         firsts = [at - (longest - new) for at, new in zip(positions, counts, strict=True)]
         ids = torch.tensor(firsts)[:, None] + torch.arange(longest)
@@ -235,7 +235,7 @@ class CausalModel:
         return None
 
     def _warm_up(self) -> None:
-        """Run small passes: they pay for set-up, show the shapes, and what can be batched."""
+        """Run small passes: for warm-up, the KV shapes, and the batching probes."""
         ids = [i % self.vocab_size for i in range(_WARM_UP_TOKENS)]
         if self.refusal is None:
             self.refusal = self._found_against_reuse(ids)
@@ -246,7 +246,7 @@ class CausalModel:
             self.own_size = measure(own.state)
 
     def _found_against_reuse(self, ids: list[int]) -> str | None:
-        """Try reuse, and return why it cannot be had."""
+        """Probe prefix reuse; return why it is impossible, or None."""
         cache = self.new_cache()
         try:
             if not probes.can_cut(self, ids, cache):
@@ -258,7 +258,7 @@ class CausalModel:
             self.layout = cache.layout()
             self.can_batch = probes.can_batch(self)
             self.attends = self.can_batch and probes.can_attend(self)
-            # Where passes of all sizes agree to the bit, no choice of the model can differ.
+            # Where passes of all sizes are bit-identical, routing cannot differ.
             is_half = self.dtype in (torch.bfloat16, torch.float16)
             if is_half and not self.is_bitwise and routing_probe.rounding_decides(self):
                 self._wants_cache = True
@@ -269,13 +269,13 @@ class CausalModel:
                     "in parts gives other answers than the whole; load it in float32 for reuse"
                 )
         except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
-            # The model wants a cache of its own making: let it have that.
+            # The model needs its own cache class.
             return f"it does not run with our cache ({type(error).__name__}: {error})"
         return None
 
 
 def _rope_types(parameters: object) -> Iterator[str]:
-    """Find every RoPE type in a config, which may nest them by layer type."""
+    """Return all RoPE types of a config, which may nest them by layer type."""
     if isinstance(parameters, Mapping):
         for key, value in parameters.items():
             if key in ("rope_type", "type") and isinstance(value, str):

@@ -1,8 +1,8 @@
 """
 How `InferenceConfig.kv_bytes` is split between blocks and the buffers of passes. Plain Python.
 
-What a request has behind it is in blocks, from where others can share it, and while it runs in the
-buffers of a run too, where the passes of the model read it. Both together stay within kv_bytes.
+The past of a request is in blocks, where others can share it, and while it runs also in batch
+buffers, where the model reads it. Both together stay within kv_bytes.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agentmem.errors import ConfigError
 from agentmem.inference.runner.batch_plan import SPARE_SLOTS
 
 _MIN_BLOCKS = 4
-"""The null block, one to use, and as much in buffers."""
+"""The null block, one usable block, and as much in buffers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,10 @@ class MemoryPlan:
     """Blocks of the pool, without the null block."""
 
     run_slots: int
-    """Token positions that the buffers of all runs may hold together."""
+    """Maximum token positions in the buffers of all runs."""
 
     own_bytes: int = 0
-    """Memory for the caches that a model makes for itself, if it has no blocks."""
+    """Maximum memory of a model's own caches, if it has no blocks."""
 
 
 def plan_memory(
@@ -34,17 +34,17 @@ def plan_memory(
     """
     Split *kv_bytes* so that a request which fits the pool also fits the buffers, alone.
 
-    Buffers have half, or what they can use at most, if that is less.
+    Buffers get half, or the maximum that they can use, if that is less.
 
     Args:
         kv_bytes: memory for both.
         block_bytes: memory of one block.
         block_size: token positions in one block.
-        longest: tokens that one request may have.
-        max_num_seqs: requests that run at once.
+        longest: maximum tokens of one request.
+        max_num_seqs: maximum concurrent requests.
 
     Raises:
-        ConfigError: there is no room for one block of each.
+        ConfigError: the memory is too small for one block of each.
     """
     total = kv_bytes // block_bytes
     if total < _MIN_BLOCKS:

@@ -1,4 +1,4 @@
-"""Brings sequences into runs and computes their next tokens; the only one to move tensors."""
+"""Batches sequences into runs and computes their next tokens; the only module to move tensors."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Items
@@ -22,17 +22,17 @@ from agentmem.inference.runner.memory_plan import MemoryPlan
 from agentmem.inference.runner.own_size import num_bytes
 
 _MAX_STALE = 2
-"""Slots in use for each one of the longest row, above which rows are gathered anew."""
+"""Ratio of used slots to the longest row above which rows are gathered again."""
 
 
 class Runner:
     """
-    The passes of one model.
+    The forward passes of one model.
 
     Args:
-        model: what to run.
-        tensors: where its blocks are; None for a model whose state cannot be kept in blocks.
-        plan: what the buffers of all runs, or the model's own caches, may take together.
+        model: the model.
+        tensors: the tensors of its blocks; None for a model without block reuse.
+        plan: the maximum size of the buffers of all runs, or of the model's own caches.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Runner:
         self._memory = RunMemory(plan.run_slots)
         self._own_bytes = plan.own_bytes
         self.in_pass = False
-        """Whether the last thing that was begun is a pass of the model, and it has not ended."""
+        """Whether a forward pass was started last, and has not ended."""
 
     def num_bytes(self, running: Iterable[Sequence]) -> int:
-        """Count what the buffers of all runs take, or the model's own caches of *running*."""
+        """Return the bytes of the buffers of all runs, or of the model's caches of *running*."""
         if self._tensors is not None:
             return self._memory.num_slots * self._tensors.slot_bytes
         caches = [sequence.own_cache for sequence in running]
@@ -54,12 +54,12 @@ class Runner:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes that they may take together."""
+        """Their maximum bytes."""
         slot_bytes = 0 if self._tensors is None else self._tensors.slot_bytes
         return self._own_bytes if self._tensors is None else self._memory.limit * slot_bytes
 
     def groups(self, sequences: Items[Sequence]) -> list[list[Sequence]]:
-        """Split decoding *sequences* into those that go through the model together."""
+        """Split decoding *sequences* into batches."""
         if self._tensors is None or not self._model.can_batch:
             return [[sequence] for sequence in sequences]
         if len(sequences) < 2 or _in_one_run(sequences):  # noqa: PLR2004 - nothing to split
@@ -73,7 +73,7 @@ class Runner:
         return groups
 
     def parts(self, batch: Batch) -> list[Batch]:
-        """Split *batch* into passes that the model can make and whose buffers fit its memory."""
+        """Split *batch* into passes that the model supports and whose buffers fit the memory."""
         if self._tensors is None or not self._model.can_batch:
             return [[item] for item in batch]
         if len(batch) == 1 or self._least(batch) <= self._memory.limit:
@@ -88,13 +88,13 @@ class Runner:
 
     def fits(self, sequences: Items[Sequence], lengths: Items[int]) -> bool:
         """
-        Whether the buffers of *sequences* fit the memory for runs all at once.
+        Whether the buffers of all *sequences* fit the memory for runs together.
 
-        One alone always does, since no request is admitted that is longer.
+        A single one always does, since admission rejects longer requests.
 
         Args:
-            sequences: what is to run side by side.
-            lengths: how many tokens each is counted with.
+            sequences: the concurrent sequences.
+            lengths: the number of tokens of each.
         """
         if len(sequences) < 2:  # noqa: PLR2004 - it is alone
             return True
@@ -104,15 +104,15 @@ class Runner:
         return sum(slots for _, slots in planned) <= self._memory.limit
 
     def was_short(self) -> bool:
-        """Whether a run had to make room for another since this was last asked."""
+        """Whether a run was evicted for another one since the last call."""
         was_short, self._memory.is_short = self._memory.is_short, False
         return was_short
 
     def compute(self, sequences: Items[Sequence], counts: Items[int]) -> Tensor:
         """
-        Compute the next *counts* tokens of *sequences*, which have blocks for them.
+        Compute the next *counts* tokens of *sequences*, whose blocks are allocated.
 
-        If it fails, all sequences are as they were.
+        A failure leaves all sequences unchanged.
 
         Returns the logits after the last token of each.  # (sequences, vocab)
         """
@@ -130,12 +130,12 @@ class Runner:
         return logits[index] if index != list(range(len(index))) else logits
 
     def save(self, sequence: Sequence, *, partial: bool = False) -> None:
-        """Write to the sequence's blocks what they lack, up to whole blocks or all of it."""
+        """Write the missing blocks of the sequence: whole ones, or also the last one."""
         if sequence.run is not None:
             sequence.run.save(sequence, partial=partial)
 
     def drop(self, sequence: Sequence) -> None:
-        """Take *sequence* out of its run; what is not in its blocks is lost."""
+        """Remove *sequence* from its run; state that is not in its blocks is lost."""
         if sequence.run is not None:
             sequence.run.drop(sequence)
         sequence.own_cache = None
@@ -146,7 +146,7 @@ class Runner:
         self._tensors.copy(source, target)
 
     def reset(self) -> None:
-        """Close all runs; what is not in blocks is lost."""
+        """Close all runs; state that is not in blocks is lost."""
         self.in_pass = False
         self._memory.clear()
 
@@ -155,7 +155,7 @@ class Runner:
         self._memory.check(running)
 
     def _run_of(self, sequences: Items[Sequence], counts: Items[int]) -> Run:
-        """Bring *sequences* into one run that has no other rows, and has slots for them."""
+        """Return a run with exactly the rows *sequences*, and with slots for them."""
         run = self._joined(sequences, counts)
         if run is None or not self._has_slots(run, max(counts)):
             for sequence in sequences:
@@ -165,7 +165,7 @@ class Runner:
         return run
 
     def _joined(self, sequences: Items[Sequence], counts: Items[int]) -> Run | None:
-        """Return the run whose rows are *sequences*, where they can join one that there is."""
+        """Return an existing run with the rows *sequences*, where they can join one."""
         runs: list[Run] = [sequence.run for sequence in sequences if sequence.run is not None]
         if runs and set(counts) == {1}:
             run = max(runs, key=runs.count)
@@ -184,13 +184,13 @@ class Runner:
         return None
 
     def _has_slots(self, run: Run, num_new: int) -> bool:
-        """Whether *run* has slots for the next *num_new* tokens, or can get them where it is."""
+        """Whether *run* has slots for the next *num_new* tokens, or can grow in place."""
         end, size = run.end + num_new, self._block_size
         if end + size <= run.room.slots:
             return True
         if end > _MAX_STALE * (run.longest + num_new):
             return False
-        # Layer after layer is copied, so one layer is there twice for a moment.
+        # Copied layer by layer, so that only one layer is duplicated at a time.
         layers = len(self._model.layout.shapes) // 2 if self._model.layout is not None else 1
         twice = -(-run.room.rows * run.room.slots // layers)
         room = grown(run.room, end, block_size=size, free=self._memory.free - twice)
@@ -200,7 +200,7 @@ class Runner:
         return True
 
     def _opened(self, sequences: Items[Sequence], counts: Items[int]) -> Run:
-        """Gather *sequences*, which are in no run, into a new one; others make room for it."""
+        """Gather *sequences*, which are in no run, into a new one, evicting others."""
         shared, size = self._shared(sequences), self._block_size
         held, width = self._widths(sequences, counts, shared)
         free = self._memory.free
@@ -223,7 +223,7 @@ class Runner:
     def _planned(
         self, sequences: Items[Sequence], lengths: Items[int]
     ) -> list[tuple[list[int], int]]:
-        """Group *sequences*, by index, as if they were so long; with the slots of each group."""
+        """Group *sequences*, by index, at these lengths; with the slots of each group."""
         size = self._block_size
         shared = self._shared(sequences) if self._model.can_batch else [0] * len(sequences)
         own = [length - num * size for length, num in zip(lengths, shared, strict=True)]
@@ -238,7 +238,7 @@ class Runner:
         ]
 
     def _least(self, batch: Batch) -> int:
-        """Count the slots that a run for *batch* takes at least."""
+        """Return the minimum slots of a run for *batch*."""
         sequences, counts = [one for one, _ in batch], [count for _, count in batch]
         held, width = self._widths(sequences, counts, self._shared(sequences))
         return held + least_slots(len(batch), width, block_size=self._block_size)
@@ -246,7 +246,7 @@ class Runner:
     def _widths(
         self, sequences: Items[Sequence], counts: Items[int], shared: Items[int]
     ) -> tuple[int, int]:
-        """Return the slots of all shared parts, and those of the longest row after a pass."""
+        """Return the slots of all shared parts, and of the longest row after a pass."""
         size = self._block_size
         own = [
             sequence.num_computed + count - num * size
@@ -273,7 +273,7 @@ class Runner:
     def _compute_own(self, sequence: Sequence) -> Tensor:
         cache = sequence.own_cache or OwnCache()
         token_ids = sequence.token_ids[sequence.num_computed :]
-        # Unset while it runs: a pass that fails leaves a state of unknown length.
+        # Unset during the pass: a failed one leaves a state of unknown length.
         sequence.own_cache, had = None, sequence.num_computed
         sequence.num_computed = 0
         logits = self._model.forward_own(token_ids, cache)

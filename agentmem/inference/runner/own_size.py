@@ -1,4 +1,4 @@
-"""How much memory the cache takes that a model makes for itself."""
+"""The memory of a model's own cache."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSize:
-    """Bytes of such a cache, by the length of its text."""
+    """Bytes of such a cache by text length."""
 
     fixed: int = 0
-    """What it takes whatever the length, such as the state of a recurrent layer."""
+    """Bytes at any length, such as the state of a recurrent layer."""
 
     per_token: int = 0
-    """Keys and values; those of a window too, which stand there in whole until the next token."""
+    """Bytes of keys and values; a window is counted in full, since the next token trims it."""
 
     def num_bytes(self, length: int) -> int:
-        """Return the bytes for a text of *length* tokens, at most."""
+        """Return the maximum bytes for a text of *length* tokens."""
         return self.fixed + self.per_token * length
 
     def longest(self, num_bytes: int) -> int | None:
-        """Return the tokens that fit *num_bytes*; None if there is no end to them."""
+        """Return the number of tokens that fit *num_bytes*; None for no limit."""
         if self.fixed > num_bytes:
             return 0
         return (num_bytes - self.fixed) // self.per_token if self.per_token else None
 
 
 def measure(state: Any) -> OwnSize:
-    """Look at a cache that holds a text."""
+    """Measure a cache that holds a text."""
     fixed = per_token = 0
     for name, tensor in _tensors(state):
         size = tensor.numel() * tensor.element_size()
@@ -41,7 +41,7 @@ def measure(state: Any) -> OwnSize:
 
 
 def num_bytes(state: Any) -> int:
-    """Count what a cache takes, with what its tensors are views of."""
+    """Return the bytes of a cache, including the storage of views."""
     storages = {}
     for _, tensor in _tensors(state):
         storage = tensor.untyped_storage()
@@ -50,7 +50,7 @@ def num_bytes(state: Any) -> int:
 
 
 def _tensors(state: Any) -> Iterator[tuple[str | None, Tensor]]:
-    """Yield each tensor of *state*, with the name of those that grow with the text."""
+    """Yield each tensor of *state*, with the name of the ones that grow with the text."""
     seen: set[int] = set()
     left: list[tuple[str | None, Any]] = [(None, state)]
     while left:

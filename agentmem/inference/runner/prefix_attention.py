@@ -1,9 +1,9 @@
 """
-Attention as the engine's batches want it, for models that leave it to the library.
+Shared-prefix (cascade) attention, for models whose attention is transformers' own.
 
-Heads that share keys and values ask them as one matrix, so nothing is repeated and one new token
-is several rows of work; new tokens see what is behind them without a mask; and a prefix that
-several rows share is held once and attended to once for all of them. Parts are merged by their
+The query heads of a group are one matrix, so keys and values are not repeated, and one new token
+is several rows of a product; new tokens attend to the past without a mask; and a prefix shared by
+several rows is stored once and attended to once for all of them. Parts are merged by their
 log-sum-exp (Dao et al. 2022, arXiv:2205.14135, section 3.1; Juravsky et al. 2024,
 arXiv:2402.05099).
 """
@@ -25,11 +25,11 @@ _NAME = "agentmem"
 _BASE = "sdpa"
 
 _Part = tuple[Tensor, Tensor]
-"""What a part of the keys gives, (rows, kv_heads, queries, dim), and the log of its mass."""
+"""Attention over a part of the keys, (rows, kv_heads, queries, dim), and its log-sum-exp."""
 
 
 def knows_attention(config: Any) -> bool:
-    """Return whether the model of *config* computes attention in the way that is known here."""
+    """Return whether the attention of the model of *config* is of a supported form."""
     return getattr(config, "_attn_implementation", None) == _BASE
 
 
@@ -81,10 +81,10 @@ def _with_shared(  # noqa: PLR0913, PLR0917 - one more part of a sum
     values: Tensor,
     scale: float,
 ) -> _Part:
-    """Add what the rows of *index* see in a part that they share."""
+    """Merge in the attention of the rows *index* over their shared part."""
     mine = packed if index is None else packed.index_select(0, index)
     rows, kv_heads, queries, dim = mine.shape
-    # All rows ask the same keys, so their queries are one long row.
+    # All rows have the same keys, so their queries are one long row.
     together = mine.transpose(0, 1).reshape(1, kv_heads, -1, dim)
     out, mass = _whole(together, keys, values, None, scale)
     shape = (kv_heads, rows, queries)
@@ -96,14 +96,14 @@ def _with_shared(  # noqa: PLR0913, PLR0917 - one more part of a sum
 
 
 def _bias(mask: Tensor, query: Tensor, group: int) -> Tensor:
-    """Make a boolean mask one that is added, once per query head of a group."""
+    """Convert a boolean mask to an additive one, repeated per query head of a group."""
     least = torch.finfo(query.dtype).min
     bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, least)
     return bias if mask.shape[-2] == 1 else bias.repeat(1, 1, group, 1)
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> _Part:
-    """Attend to *key*, the last of which stand where the queries do; none sees what comes later."""
+    """Causal attention to *key*, whose last positions are those of the queries."""
     rows, heads, new, dim = query.shape
     kv_heads = key.shape[1]
     shape = (rows, kv_heads, heads // kv_heads * new)
@@ -172,7 +172,7 @@ def _has_kernel(query: Tensor, value: Tensor) -> bool:
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> _Part:
-    # No public call gives the mass as well.
+    # No public function returns the log-sum-exp too.
     attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - as said
     out, mass = attend(query, key, value, **options)
     return out, mass

@@ -1,10 +1,10 @@
 """
-Whether rounding decides what a model answers, since it chooses by numbers that are nearly equal.
+Probes whether rounding changes a model's answers by expert routing (mixture of experts).
 
-A mixture of experts sends each token to those that its router likes best. Where two are liked
-nearly as well, the rounding of half precision decides, and what is answered jumps. Passes of other
-sizes round in other ways, so there a prefix from the cache would give other answers than the same
-prefix computed along with what follows; so would `generate()` with a cache that it has kept.
+The router sends each token to the experts with the highest scores. Where two are nearly equal, the
+rounding of half precision decides, and the answer jumps. Passes of different sizes round
+differently, so a cached prefix would give other answers than the same prefix computed together
+with the following text; so would `generate()` with a cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Model(Protocol):
-    """What is tried."""
+    """The model under test."""
 
     dtype: torch.dtype
 
@@ -29,22 +29,22 @@ class Model(Protocol):
 
 
 _CHOICES = {"topk", "sort", "kthvalue", "argmax", "argmin", "max.dim", "min.dim"}
-"""Operations that turn numbers into places, by which others are chosen."""
+"""Operations from scores to indexes, such as top-k."""
 
 _NUM_TOKENS = 96
 _NUM_TRIES = 8
 _ROUNDED = 0.05
-"""Distance from the logits without noise, as a share of their norm, that rounding may make."""
+"""Maximum distance by rounding from the logits without noise, relative to their norm."""
 
 _MAX_JUMP = 8.0
-"""The same in medians of all distances. Where nothing jumps, the largest is 2 to 8 of them."""
+"""The same in medians of all distances. Without jumps the largest is 2 to 8 medians."""
 
 _FAR = 0.5
-"""A distance that is not a rounding any more, also where most tokens jump."""
+"""A distance that exceeds rounding, also where most tokens jump."""
 
 
 def rounding_decides(model: Model) -> bool:
-    """Whether a text with the least noise, of one rounding, is answered far differently."""
+    """Whether the least noise, of one rounding, changes the logits of a text far more."""
     token_ids = [1 + (37 * i * i + 11 * i) % (model.vocab_size - 1) for i in range(_NUM_TOKENS)]
     if not _chooses(model, token_ids[:8]):
         return False
@@ -60,7 +60,7 @@ def rounding_decides(model: Model) -> bool:
 
 
 class _Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]  # the library is untyped
-    """Notes whether something is chosen by numbers while it is on."""
+    """Records whether an operation selects by scores."""
 
     found: bool = False
 
@@ -81,7 +81,7 @@ def _chooses(model: Model, token_ids: Sequence[int]) -> bool:
 
 @contextmanager
 def _noise(embeddings: Any, seed: int) -> Iterator[None]:
-    """Move what *embeddings* gives by at most one rounding up or down."""
+    """Perturb the output of *embeddings* by at most one rounding up or down."""
     generator = torch.Generator().manual_seed(seed)
 
     def moved(_module: Any, _args: Any, given: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
 """
-The keys and values of the rows of one run, as a transformers Cache.
+The keys and values of one run, as a transformers Cache.
 
-They are gathered from the block pool once, when a row joins, into a run buffer with room to
-spare; the model's forward passes append in place, and blocks are written back when they are
-published or the row leaves. Rows are right-aligned: all end at the same slot, and what stands
-left of a shorter row is masked. The masks, sliding windows included, stay the model library's
-work: each layer keeps all positions, and the mask hides those outside the window.
+They are gathered from the block pool once, when a row joins, into a buffer with spare slots; the
+model's forward passes append in place, and blocks are written back when they are published or the
+row leaves. Rows are right-aligned: all end at the same slot, and the slots left of a shorter row
+are masked. Masks, sliding windows included, are made by transformers: each layer stores all
+positions, and the mask hides those outside the window.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from agentmem.inference.kv_cache.block_storage import KVLayout, KVShape
 _SPARE_SLOTS = 256
 
 SharedPart = tuple[Tensor | None, Tensor, Tensor]
-"""Rows that attend to it (None: all), keys and values of positions before those in the buffer."""
+"""Its rows (None: all), and keys and values of positions before those in the buffer."""
 
 
 @dataclass(slots=True)
 class Window:
-    """Which slots of the buffers hold what; one for all layers of a cache."""
+    """The slots of the buffers in use; one for all layers of a cache."""
 
     end: int = 0
     """One past the last slot in use; every row ends there."""
@@ -36,23 +36,23 @@ class Window:
     """Slots of each row, its newest last."""
 
     width: int = 0
-    """Slots that the longest row has when the coming pass is done."""
+    """Slots of the longest row after the next pass."""
 
     num_new: int = 0
-    """Slots that the coming pass appends."""
+    """Slots that the next pass appends."""
 
     fresh: Tensor | None = None
-    """Where the coming pass brings real tokens, if not everywhere.  # (rows, 1, new, 1)"""
+    """Mask of real tokens in the next pass, if there is padding.  # (rows, 1, new, 1)"""
 
     is_even: bool = True
-    """Whether all rows are of one length when the coming pass is done."""
+    """Whether all rows have one length after the next pass."""
 
     margin: int = 0
-    """Slots to keep behind the last one, so that whole blocks can be read there."""
+    """Spare slots after the last one, so that whole blocks can be read."""
 
 
 class RunLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library is untyped
-    """Keys and values of one layer in buffers that later positions are appended to."""
+    """Keys and values of one layer, in append-only buffers."""
 
     is_sliding = False
 
@@ -63,14 +63,14 @@ class RunLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library
         self.shared: list[SharedPart] = []
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Take room for these states and some more."""
+        """Allocate buffers for these states, with spare slots."""
         self.reserve(key_states, value_states, key_states.shape[-2] + _SPARE_SLOTS)
 
     def reserve(self, keys: Tensor, values: Tensor, slots: int) -> tuple[Tensor, Tensor]:
-        """Take zeroed buffers of *slots* positions for such states; keep what is there."""
+        """Allocate zeroed buffers of *slots* positions for such states; keep the content."""
         old = self.buffers
         rows = keys.shape[0] if old is None else old[0].shape[0]
-        # Zeroed: a NaN in a slot that is masked out would still come through attention.
+        # Zeroed: a NaN in a masked slot would still propagate through attention.
         new = tuple(
             torch.zeros(
                 (rows, like.shape[1], slots, like.shape[-1]), dtype=like.dtype, device=like.device
@@ -90,7 +90,7 @@ class RunLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library
         *_args: Any,
         **_kwargs: Any,
     ) -> tuple[Tensor, Tensor]:
-        """Append the new states and give all of them."""
+        """Append the new states and return all of them."""
         rows, window = key_states.shape[0], self.window
         end = window.end + key_states.shape[-2]
         buffers = self.buffers
@@ -100,7 +100,7 @@ class RunLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library
         views = []
         for buffer, new in zip(buffers, (key_states, value_states), strict=True):
             target = buffer[:rows, :, window.end : end]
-            # Where a shorter row has padding, its past may stand.
+            # The padding of a shorter row may overlap its past.
             fresh = window.fresh
             target.copy_(new if fresh is None else torch.where(fresh, new, target))
             views.append(buffer[:rows, :, end - window.width : end])
@@ -118,12 +118,12 @@ class RunLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library
 
 class PagedCache(Cache):
     """
-    The run buffers of some rows.
+    The KV buffers of some rows.
 
     Args:
-        layers: one per layer of the model; layers that store nothing keep their own class.
-        window: what the layers share.
-        device: where the model is.
+        layers: one per layer of the model; layers without KV keep their own class.
+        window: state that is shared by the layers.
+        device: the device of the model.
     """
 
     def __init__(self, layers: Sequence[Any], window: Window, device: torch.device) -> None:
@@ -134,10 +134,10 @@ class PagedCache(Cache):
 
     def layout(self) -> KVLayout:
         """
-        Return what a token leaves behind; known after the first forward pass.
+        Return the KV layout of a token; known after the first forward pass.
 
         Raises:
-            ValueError: it cannot be put in rows of one dtype on one device.
+            ValueError: it cannot be stored in rows of one dtype on one device.
         """
         shapes, kinds = [], set()
         if any(layer.buffers is None for layer in self._run_layers):
@@ -151,7 +151,7 @@ class PagedCache(Cache):
         return KVLayout(shapes=tuple(shapes), dtype=dtype, device=device)
 
     def open(self, layout: KVLayout, *, rows: int, slots: int) -> None:
-        """Take zeroed buffers for *rows* rows of *slots* positions."""
+        """Allocate zeroed buffers for *rows* rows of *slots* positions."""
         shapes = iter(layout.shapes)
         for layer in self._run_layers:
             like = [
@@ -161,30 +161,30 @@ class PagedCache(Cache):
             layer.reserve(like[0], like[1], slots)
 
     def grow(self, slots: int) -> None:
-        """Make each row *slots* positions long, and keep what is there."""
+        """Grow each row to *slots* positions, and keep the content."""
         for layer in self._run_layers:
             if layer.buffers is not None:
                 layer.reserve(*layer.buffers, slots)
 
     def release(self) -> None:
-        """Release all memory, even where this cache is still referred to."""
+        """Release all memory, even while this cache is still referenced."""
         for layer in self._run_layers:
             layer.buffers, layer.shared = None, []
 
     @property
     def num_rows(self) -> int:
-        """How many rows there is room for."""
+        """Capacity in rows."""
         buffers = self._run_layers[0].buffers if self._run_layers else None
         return 0 if buffers is None else buffers[0].shape[0]
 
     @property
     def num_slots(self) -> int:
-        """How many positions of each row there is room for."""
+        """Capacity in positions per row."""
         buffers = self._run_layers[0].buffers if self._run_layers else None
         return 0 if buffers is None else buffers[0].shape[2]
 
     def row(self, index: int, *, first: int = 0) -> list[Tensor]:
-        """Return keys and values in turn, layer after layer, from slot *first* of a row on."""
+        """Return keys and values alternating, layer by layer, from slot *first* of a row on."""
         pairs = [layer.buffers for layer in self._run_layers if layer.buffers is not None]
         return [
             tensor[index, :, first:] for pair in pairs for tensor in pair
@@ -200,10 +200,10 @@ class PagedCache(Cache):
 
     def share(self, parts: Sequence[tuple[Sequence[int], Sequence[Tensor]]]) -> None:
         """
-        Have rows attend to positions before those in the buffer.
+        Set the shared parts: positions before those in the buffer that rows attend to.
 
         Args:
-            parts: rows, and keys and values in turn, layer after layer.  # (1, heads, slots, dim)
+            parts: rows, and keys and values alternating, layer by layer.  # (1, heads, slots, dim)
         """
         everybody = list(range(len(self.window.lengths)))
         for layer in self._run_layers:
@@ -223,7 +223,7 @@ class PagedCache(Cache):
         """
         Prepare a pass over *counts* new tokens of each row, right-aligned.
 
-        Returns its padding mask, None where nothing is padding.  # (rows, slots), 1 for a token
+        Return its padding mask; None without padding.  # (rows, slots), 1 for a token
         """
         window = self.window
         lengths = [had + new for had, new in zip(window.lengths, counts, strict=True)]
@@ -235,7 +235,7 @@ class PagedCache(Cache):
         return None if window.is_even else _right_aligned(lengths, window.width)
 
     def commit(self, counts: Sequence[int]) -> None:
-        """Count what a pass has appended; without this it leaves nothing behind."""
+        """Commit the slots that a pass has appended; without this they are discarded."""
         window = self.window
         window.fresh = None
         window.end += window.num_new
@@ -244,5 +244,5 @@ class PagedCache(Cache):
 
 
 def _right_aligned(counts: Sequence[int], width: int) -> Tensor:  # (rows, width)
-    """Mark the last *counts* places of each row."""
+    """Return a mask of the last *counts* places of each row."""
     return torch.arange(width) >= width - torch.tensor(counts)[:, None]

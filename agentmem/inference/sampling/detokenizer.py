@@ -1,4 +1,4 @@
-"""From token ids to text as they come: whole characters, and nothing past a stop string."""
+"""Incremental detokenization: whole characters, and no text past a stop string."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -7,18 +7,18 @@ Decode = Callable[[Sequence[int]], str]
 
 _REPLACEMENT = "\ufffd"
 _MAX_CUT = 64
-"""How many tokens at most are cut back to make ids spell a text."""
+"""Maximum tokens that are removed to make ids spell a text."""
 
 
 class Detokenizer:
     """
     The text of one generation.
 
-    Text is held back while it may still change: an unfinished character, or the beginning of
-    a stop string.
+    Text is held back while it may still change: an incomplete character, or a prefix of a stop
+    string.
 
     Args:
-        decode: spells token ids.
+        decode: decodes token ids.
         stop: strings that end the text and are not part of it.
     """
 
@@ -26,22 +26,22 @@ class Detokenizer:
         self._decode = decode
         self._stop = tuple(stop)
         self._token_ids: list[int] = []
-        # Tokens before _start do not matter to how later ones are spelled; those from _start
-        # to _read have been spelled and serve the next ones as context.
+        # Tokens before _start do not affect the decoding of later ones; those from _start to
+        # _read are decoded, and are context for the next ones.
         self._start = 0
         self._read = 0
         self._held = ""
         self._given: list[str] = []
         self.stopped = False
-        """Whether a stop string came."""
+        """Whether a stop string was found."""
 
     @property
     def text(self) -> str:
-        """All text given so far."""
+        """All emitted text."""
         return "".join(self._given)
 
     def add(self, token_id: int) -> str:
-        """Take one more token and give the text that is now certain."""
+        """Add a token and return the text that is now final."""
         self._token_ids.append(token_id)
         known = self._decode(self._token_ids[self._start : self._read])
         text = self._decode(self._token_ids[self._start :])
@@ -51,7 +51,7 @@ class Detokenizer:
         return self._give(text[len(known) :])
 
     def finish(self) -> str:
-        """Return what was held back, without the bytes of a character that never ended."""
+        """Return the held-back text, without the bytes of an incomplete character."""
         known = self._decode(self._token_ids[self._start : self._read])
         text = self._decode(self._token_ids[self._start :])[len(known) :]
         rest = self._give(text.rstrip(_REPLACEMENT))
@@ -62,7 +62,7 @@ class Detokenizer:
         return rest
 
     def spelling_ids(self) -> tuple[int, ...]:
-        """Return as many of the token ids as spell exactly the text; none if that cannot be."""
+        """Return the leading token ids that decode to exactly the text; empty if there are none."""
         text = self.text
         for end in range(len(self._token_ids), max(len(self._token_ids) - _MAX_CUT, 0), -1):
             ids = self._token_ids[:end]
@@ -71,18 +71,18 @@ class Detokenizer:
         return ()
 
     def covering_ids(self) -> tuple[int, ...]:
-        """Return the fewest of the token ids whose spelling begins with the text."""
+        """Return the shortest prefix of the token ids whose decoding begins with the text."""
         text = self.text
         ids = self._token_ids
         shortest = bisect_left(range(len(ids)), len(text), key=lambda n: len(self._decode(ids[:n])))
-        # The last character may take more tokens than its first one.
+        # The last character may need several tokens.
         for end in range(shortest, min(shortest + _MAX_CUT, len(self._token_ids)) + 1):
             if self._decode(self._token_ids[:end]).startswith(text):
                 return tuple(self._token_ids[:end])
         return ()
 
     def _give(self, new: str) -> str:
-        """Emit the part of the held text that can no longer belong to a stop string."""
+        """Emit the part of the held-back text that cannot belong to a stop string."""
         if self.stopped:
             return ""
         self._held += new
@@ -100,7 +100,7 @@ class Detokenizer:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of *text* that begins *stop*."""
+    """Length of the longest suffix of *text* that is a prefix of *stop*."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
             return length

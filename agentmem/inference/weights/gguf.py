@@ -13,19 +13,19 @@ from agentmem.errors import ModelLoadError
 from agentmem.machine.quiet import quiet_libraries
 
 OnProgress = Callable[[str, float], None]
-"""Told what is being done and how much of the whole load is behind, from 0 to 1."""
+"""Progress callback: (stage, fraction), the fraction of the whole load from 0 to 1."""
 
 _MAGIC = b"GGUF"
 
 
 def convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
     """
-    De-quantise *gguf* and write it to *folder*, which exists.
+    Dequantize *gguf* and write it to *folder*, which exists.
 
-    Half a minute for 135 million weights; *on_progress* is told three times.
+    Half a minute for 135 million weights; *on_progress* is called three times.
 
     Raises:
-        ModelLoadError: the file is damaged, or of an architecture that cannot be read.
+        ModelLoadError: the file is corrupt, or its architecture is unsupported.
     """
     with gguf.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
@@ -44,20 +44,20 @@ def convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
             )
             on_progress("writing the weights", 0.45)
             if hasattr(model.config, "quantization_config"):
-                # The weights are dense now; with this entry the library would not save them.
+                # The weights are dense now; with this entry transformers would not save them.
                 del model.config.quantization_config
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-    except Exception as error:  # a damaged file makes its readers raise anything
+    except Exception as error:  # readers of a corrupt file may raise anything
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelLoadError(f"{gguf} cannot be read as a model: {lines[0]}") from error
 
 
 def _restore_splitting(tokenizer: Any, gguf: Path) -> None:
     """
-    Split text before merging as the model was trained to, where the reader leaves that out.
+    Restore the pre-tokenizer of the model, where the GGUF reader omits it.
 
-    SmolLM takes each digit alone; without that, white space before a number gets other ids.
+    SmolLM splits digits; without that, white space before a number gets other ids.
     """
     name = GGUFReader(gguf).get_field("tokenizer.ggml.pre")
     if name is not None and name.contents() == "smollm":

@@ -1,4 +1,4 @@
-"""From a folder to a model in memory: dtype and weights."""
+"""Load a model from a folder: dtype and weights."""
 
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,17 @@ def load_module(
     folder: Path, device: torch.device, dtype: torch.dtype, *, weights: str
 ) -> tuple[Any, Any]:
     """
-    Return model and tokenizer of a folder, the model on *device* and ready to run.
+    Load model and tokenizer of a folder, the model on *device* and in evaluation mode.
 
     Args:
-        folder: where the files are.
-        device: where the model is to be.
-        dtype: what it is to compute in.
-        weights: in which form it is to hold them; see `InferenceConfig`.
+        folder: the folder of the files.
+        device: the device of the model.
+        dtype: the dtype of the computation.
+        weights: the form of the weights; see `InferenceConfig`.
 
     Raises:
-        ConfigError: the device cannot have such *weights*.
-        ModelLoadError: the files are damaged, incomplete, or of an unknown architecture.
+        ConfigError: the device does not support *weights*.
+        ModelLoadError: the files are corrupt, incomplete, or of an unknown architecture.
     """
     module_class: Any = AutoModelForCausalLM
     try:
@@ -36,10 +36,10 @@ def load_module(
                 str(folder), dtype=dtype, output_loading_info=True, use_safetensors=True
             )
             module = module.to(device).eval()
-    except Exception as error:  # damaged files make their readers raise anything
+    except Exception as error:  # readers of corrupt files may raise anything
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelLoadError(f"no model can be loaded from {folder}: {lines[0]}") from error
-    # The library would go on with random numbers in their place.
+    # transformers would continue with random weights.
     if missing := sorted(info["missing_keys"]):
         raise ModelLoadError(
             f"the weights in {folder} lack {len(missing)} tensors, such as {missing[0]}"
@@ -49,7 +49,7 @@ def load_module(
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype that *name* means on *device*."""
+    """Return the dtype *name*; ``auto`` depends on *device*."""
     if name != "auto":
         dtype: torch.dtype = getattr(torch, name)
         return dtype

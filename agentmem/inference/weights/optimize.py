@@ -1,8 +1,8 @@
 """
-A model's layers exchanged for ones that compute the same faster on this machine's CPU.
+Replace layers of a model by equivalent ones that are faster on this machine's CPU.
 
-Nothing is looked up in a list of architectures: a layer is exchanged where that works here, and a
-norm where it gives the same numbers. Whatever does not stays as it is.
+Without a list of architectures: a layer is replaced where the kernel works here, and a norm where
+it gives the same numbers. Other layers are unchanged.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from agentmem.inference.weights.packed_linear import GROUP_SIZE, PackedLinear, Q
 
 _BITS = {"int8": 8, "int4": 4}
 _WHOLE = 16
-"""As many bits as the weights have: they are not quantised."""
+"""The bits of the weights themselves: not quantized."""
 
 
 @torch.inference_mode()
 def optimize_for_cpu(module: nn.Module, *, weights: str, device: torch.device) -> None:
     """
-    Exchange layers of *module*, in place.
+    Replace layers of *module*, in place.
 
     Args:
         module: a model on *device*, in evaluation mode.
         weights: as in `InferenceConfig`.
-        device: where it is.
+        device: its device.
 
     Raises:
-        ConfigError: such weights cannot be had on the device.
+        ConfigError: the device does not support *weights*.
     """
     if device.type != "cpu":
         if weights in _BITS:
@@ -47,7 +47,7 @@ def optimize_for_cpu(module: nn.Module, *, weights: str, device: torch.device) -
     for parent, name, child in list(_children(module)):
         if child not in made:
             if type(child) is nn.Linear:
-                # The largest matrix, and the one whose errors nothing evens out: never 4 bits.
+                # The largest matrix, and the one whose errors are not averaged: never 4 bits.
                 made[child] = _linear(child, max(bits, 8) if child is head else bits)
             elif _is_rms_norm(child):
                 made[child] = FusedRMSNorm(child)
@@ -56,7 +56,7 @@ def optimize_for_cpu(module: nn.Module, *, weights: str, device: torch.device) -
 
 
 class FusedRMSNorm(nn.Module):
-    """Does what *norm* does in one pass over the numbers, in place of seven."""
+    """Equivalent to *norm*, fused into one pass over the values instead of seven."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
@@ -82,16 +82,16 @@ def _head(module: nn.Module) -> object:
 
 
 def _linear(linear: nn.Linear, bits: int) -> nn.Module:
-    """Return the fastest form of *linear* with so many bits a weight that there is here."""
+    """Return the fastest available form of *linear* with so many bits per weight."""
     for num in (bits, _WHOLE):
         try:
             if num == _WHOLE:
                 return PackedLinear(linear)
-            # The kernels look at whole groups of inputs, and beyond the last one if it is cut.
+            # The kernels read whole groups of inputs, past the end of an incomplete one.
             if linear.in_features % GROUP_SIZE == 0:
                 return QuantizedLinear(linear, bits=num)
         except RuntimeError:
-            # No such kernel here for this dtype or these sizes.
+            # No such kernel for this dtype or these sizes.
             continue
     return linear
 
@@ -105,7 +105,7 @@ def _eps(norm: nn.Module) -> float | None:
 
 
 def _is_rms_norm(norm: nn.Module) -> bool:
-    """Try whether *norm* is the plain root mean square norm, on numbers made for it."""
+    """Probe whether *norm* is plain RMSNorm, on synthetic values."""
     weight, eps = getattr(norm, "weight", None), _eps(norm)
     if not type(norm).__name__.endswith("RMSNorm") or eps is None:
         return False
@@ -114,7 +114,7 @@ def _is_rms_norm(norm: nn.Module) -> bool:
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn((4, len(weight)), generator=generator).to(weight.dtype)
     tolerance = 1e-5 if weight.dtype == torch.float32 else 1e-2
-    # Where the numbers are as small as epsilon's root, a wrong epsilon shows.
+    # A wrong epsilon shows where the values are as small as its square root.
     for x in (numbers, numbers * eps**0.5):
         try:
             wanted = norm(x)

@@ -1,9 +1,9 @@
 """
-Linear layers for the CPU, their weights in the form that its matrix kernels take.
+Linear layers for the CPU with packed weights.
 
-A plain layer lays its weights out anew on each call, which for a few rows takes longer than the
-product itself: packed once, a product with one row takes a half to a quarter of the time, and the
-numbers are those of the plain layer, but for the order in which they are summed.
+A plain layer packs its weights on each call, which for a few rows takes longer than the product
+itself: packed once, a product with one row takes a half to a quarter of the time, with the same
+result except for the order of summation.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ import torch
 from torch import Tensor, nn
 
 GROUP_SIZE = 32
-"""Weights that share a scale in int4, as in the blocks of a Q4_1 file (ggml's quantisation)."""
+"""Weights per scale in int4, as in the blocks of a Q4_1 file (ggml's quantization)."""
 
 MAX_QUANTIZED_ROWS = 4
-"""Above this the packed weights are as fast as the quantised ones."""
+"""Above this the packed weights are as fast as the quantized ones."""
 
 Quantized = tuple[Tensor | int, ...]
-"""What a kernel for quantised weights takes behind the rows."""
+"""Arguments of a kernel for quantized weights after the rows."""
 
 
 class PackedLinear(nn.Module):
     """
-    Does what *linear* does, with its weights packed. The plain ones are not kept.
+    Equivalent to *linear*, with packed weights. The plain ones are released.
 
     Raises:
-        RuntimeError: this processor has no such kernel for the dtype.
+        RuntimeError: the CPU has no such kernel for the dtype.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -39,7 +39,7 @@ class PackedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The plain weights, (out, in), unpacked anew each time."""
+        """The plain weights, (out, in), unpacked on each access."""
         return self._packed.to_dense()
 
     def forward(self, x: Tensor) -> Tensor:  # (..., in) -> (..., out)
@@ -49,18 +49,18 @@ class PackedLinear(nn.Module):
 
 class QuantizedLinear(nn.Module):
     """
-    Does what *linear* does, with weights of 8 or 4 bits for a few rows.
+    Quantized form of *linear*, with weights of 8 or 4 bits for a few rows.
 
-    For more rows, so for prompts, the whole weights stay beside them: quantised ones take less
-    time to read, and more to compute with.
+    For more rows, such as prompts, the full weights are kept too: quantized ones are faster to
+    read, but slower to compute with.
 
     Args:
         linear: the plain layer.
-        bits: 8, one scale for each output; or 4, a scale and an offset for each 32 weights.
-            Its inputs are a multiple of 32, or the kernels read what is not theirs.
+        bits: 8, with one scale per output; or 4, with a scale and an offset per 32 weights.
+            The inputs must be a multiple of 32, or the kernels read out of bounds.
 
     Raises:
-        RuntimeError: this processor has no such kernel for the dtype or these sizes.
+        RuntimeError: the CPU has no such kernel for the dtype or these sizes.
     """
 
     def __init__(self, linear: nn.Linear, *, bits: int) -> None:
@@ -76,7 +76,7 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The plain weights, (out, in), unpacked anew each time."""
+        """The plain weights, (out, in), unpacked on each access."""
         return self._many.weight
 
     def forward(self, x: Tensor) -> Tensor:  # (..., in) -> (..., out)
@@ -87,17 +87,17 @@ class QuantizedLinear(nn.Module):
         return self._few(rows).view(*x.shape[:-1], self.out_features)
 
     def _few(self, rows: Tensor) -> Tensor:  # (rows, in) -> (rows, out)
-        # The kernels are written for bfloat16; in float32 they take ten times as long.
+        # The kernels are optimized for bfloat16; in float32 they take ten times as long.
         out: Tensor = self._multiply(rows.to(torch.bfloat16), *self._quantized).to(rows.dtype)
         return out if self.bias is None else out + self.bias
 
 
 def _kernel(name: str) -> Callable[..., Any]:
     """
-    Return one of torch's kernels for the CPU; it offers them under names with an underscore alone.
+    Return one of torch's CPU kernels, which have private names only.
 
     Raises:
-        RuntimeError: torch was built without it.
+        RuntimeError: this build of torch has no such kernel.
     """
     space, _, operator = name.partition("::")
     try:
@@ -130,4 +130,4 @@ _FORMS: dict[int, tuple[str, Callable[[Tensor], Quantized]]] = {
     8: ("aten::_weight_int8pack_mm", _int8),
     4: ("aten::_weight_int4pack_mm_for_cpu", _int4),
 }
-"""By bits: the kernel, and what makes of weights what it takes."""
+"""By bits: the kernel, and the function that quantizes weights for it."""
