@@ -1,6 +1,8 @@
 """
 Every exception of the package, in one tree.
 
+::
+
     AgentMemError
     ├── ConfigError (ValueError)             an invalid setting
     ├── InvalidInputError (ValueError)       an argument failed validation; nothing was stored

@@ -107,7 +107,7 @@ def message_table(messages: Iterable[StoredMessage], *, full: bool) -> Table:
 
 def truncation_table(logs: Iterable[tuple[str, Iterable[TruncationRecord]]]) -> Table:
     """List the truncation records of several branches, one a row."""
-    names = ("branch", "when", "prompt", "messages", "tier", "rule", "tokens", "room", "now in")
+    names = ("branch", "when", "prompt", "messages", "tier", "reason", "tokens", "room", "now in")
     table = Table(*names)
     for branch, record in ((name, one) for name, some in logs for one in some):
         when = f"{record.created_at:%Y-%m-%d %H:%M:%S}" if record.created_at else "-"
