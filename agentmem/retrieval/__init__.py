@@ -1,8 +1,8 @@
 """
-Recall: messages of earlier turns, found by words (BM25) and by meaning (embeddings).
+Hybrid search of earlier messages: by words (BM25) and by meaning (embeddings).
 
-Importing this loads nothing else: each name of ``__init__.pyi`` is imported when it is first used,
-as an embedder needs torch and words alone do not.
+Lazy imports: each name of ``__init__.pyi`` is imported on first use, since an embedder needs torch
+and lexical search does not.
 """
 
 import lazy_loader

@@ -1,8 +1,8 @@
 """
-Finds earlier messages by their words and by their meaning: the parts tied to an archive.
+The hybrid retriever: lexical and dense indexes over an archive of messages.
 
-Everything here is a copy that can be made anew; the archive decides what there is. Whatever fails
-beside it, a search still finds by words what was committed before it.
+All indexes are caches that can be rebuilt; the archive is the source of truth. Whatever else fails,
+a search finds messages that were committed before it by their words.
 """
 
 import logging
@@ -32,11 +32,11 @@ _log: Final = logging.getLogger(__name__)
 
 class HybridRetriever:
     """
-    A `protocols.Retriever`: words and meaning, or words alone where there is no *embedder*.
+    A `protocols.Retriever`: hybrid search, or lexical search without an *embedder*.
 
     Args:
-        embedder: makes vectors of messages and questions; None for words alone.
-        settings: how much is kept in memory and when files are written.
+        embedder: embeds messages and queries; None for lexical search only.
+        settings: limits of memory, and when index files are written.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class HybridRetriever:
     @classmethod
     def load(cls, name: str | None = None, *, device: str = "auto") -> Self:
         """
-        Load an embedding model by its name or from a folder, all-MiniLM-L6-v2 by default.
+        Load an embedding model by name or from a folder, all-MiniLM-L6-v2 by default.
 
         Raises:
-            ModelLoadError: there is no such model, or it cannot be read.
-            ConfigError: there is no such device.
+            ModelLoadError: the model does not exist or cannot be read.
+            ConfigError: the device does not exist.
         """
         from agentmem.retrieval.dense.sentence_embedder import (  # noqa: PLC0415 - loads torch
             DEFAULT_EMBEDDER,
@@ -65,15 +65,15 @@ class HybridRetriever:
         return cls(SentenceEmbedder.load(name or DEFAULT_EMBEDDER, device=device))
 
     def over(self, archive: Archive) -> "HybridRecall":
-        """Begin to work over *archive*."""
+        """Open a search index over *archive*."""
         return HybridRecall(archive, self._embedder, self._settings)
 
 
 class HybridRecall:
     """
-    A `protocols.Recall` at work. Threads may share it, and a forked process may go on with it.
+    A `protocols.Recall`. Thread-safe, and usable in a forked process.
 
-    Nothing is read, and no thread started, before the first search or message.
+    Lazy: nothing is read, and no thread started, before the first search or message.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class HybridRecall:
         self._embedder = embedder
         files = None
         if archive.folder is not None:
-            # Without an embedder too: files of one that was used before hold what is deleted now.
+            # Also without an embedder: files of an earlier one may have the deleted messages.
             fingerprint = "" if embedder is None else embedder.fingerprint
             files = VectorFiles(archive.folder, fingerprint)
         self._library = IndexCache(archive, embedder, files, settings)
@@ -99,13 +99,13 @@ class HybridRecall:
 
     def search(self, query: Query) -> tuple[Hit, ...]:
         """
-        Find messages, best first, that still say something now.
+        Return matching messages, best first, without deleted ones.
 
-        What was committed before the call is found, by its words at least; by its meaning once
-        it is embedded.
+        Messages committed before the call are searched by words at least, and by meaning once
+        they are embedded.
 
         Raises:
-            RetrieverClosedError: this was closed.
+            RetrieverClosedError: this is closed.
             StoreError: the archive cannot be read.
         """
         self._refuse_if_closed()
@@ -128,25 +128,25 @@ class HybridRecall:
         return tuple(hits)
 
     def added(self) -> None:
-        """Take note that something was committed and is to be embedded, soon and elsewhere."""
+        """Notify of a commit: new messages are embedded in the background."""
         if self._worker is not None:
             self._worker.wake()
 
     def forget(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
         """
-        Drop what is kept of messages that were deleted, in memory and in files.
+        Remove deleted messages from memory and from files.
 
         Raises:
-            IndexFileError: a file that has one of them cannot be removed.
+            IndexFileError: a file with one of them cannot be removed.
         """
         self._library.forget(scope, message_ids)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything is embedded; tell whether it is."""
+        """Wait until all messages are embedded; return whether they are."""
         return True if self._worker is None else self._worker.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop the work in the background, save, and give memory back. Can be called twice."""
+        """Stop background work, save, and release memory. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -156,17 +156,17 @@ class HybridRecall:
         self._library.forget_all()
 
     def health(self) -> IndexHealth:
-        """Return how the work in the background goes; there is none without an embedder."""
+        """Return the health of the background work; without an embedder there is none."""
         if self._worker is None:
             return IndexHealth(is_closed=self._is_closed)
         return self._worker.health()
 
     def status(self, domain: Domain) -> RecallStatus:
         """
-        Return how much of *domain* is indexed and embedded at this moment.
+        Return the current index status of *domain*.
 
         Raises:
-            RetrieverClosedError: this was closed.
+            RetrieverClosedError: this is closed.
             StoreError: the archive cannot be read.
         """
         self._refuse_if_closed()
@@ -191,12 +191,12 @@ class HybridRecall:
 
     def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
         """
-        Make the index of *domain* anew, file included, and embed what is not embedded yet.
+        Rebuild the index of *domain*, file included, and embed messages without a vector.
 
-        Vectors that the archive has are used again.
+        Vectors in the archive are reused.
 
         Raises:
-            RetrieverClosedError: this was closed.
+            RetrieverClosedError: this is closed.
             IndexFileError: the file cannot be replaced.
             StoreError: the archive cannot be read or written.
         """
@@ -273,7 +273,7 @@ _recalls: "weakref.WeakSet[HybridRecall]" = weakref.WeakSet()
 
 
 def _begin_all_anew() -> None:
-    """Leave the locks of a parent process, and what another thread was changing at the fork."""
+    """Replace the parent's locks, and state that another thread was changing at the fork."""
     for recall in list(_recalls):
         recall._library._begin()  # noqa: SLF001 - what no caller should do
 

@@ -1,1 +1,1 @@
-"""Embeddings: computing them in the background, storing them, and comparing them."""
+"""Embeddings: computed in the background, stored, and searched."""

@@ -1,4 +1,4 @@
-"""Chunks of a message that are embedded."""
+"""Chunks of a message, to embed."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from agentmem.retrieval.rows.message_table import IndexedMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChunk:
-    """The characters *first* to *last* (both included) of an entry, and what is embedded."""
+    """The characters *first* to *last* (both included) of an entry, and the text to embed."""
 
     first: int
     last: int
@@ -19,7 +19,7 @@ def chunks_of(entry: IndexedMessage, embedder: Embedder) -> tuple[TextChunk, ...
     """
     Return the texts to embed for *entry*: one chunk, or overlapping ones if it is long.
 
-    Each says who speaks. A message's score is that of its best chunk.
+    Each begins with the speaker. A message's score is that of its best chunk.
     """
     return tuple(
         TextChunk(first=first, last=last, text=f"{entry.speaker}: {entry.text[first : last + 1]}")

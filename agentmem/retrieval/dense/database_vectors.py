@@ -1,7 +1,7 @@
 """
-Vectors that the database compares itself: nothing of them is kept here but which rows have one.
+Vector search in the database: only the rows with a vector are kept in memory.
 
-The interface is that of a `VectorIndex` in memory.
+With the interface of `VectorIndex`.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ _BYTES_OF_ROW: Final = 8
 
 
 class DatabaseVectorIndex:
-    """A `VectorIndex` over a table of the database. It is exact up to `MAX_EXACT` rows."""
+    """A `VectorIndex` over a table of the database, exact up to `MAX_EXACT` rows."""
 
     kind = "in the database"
 
@@ -43,7 +43,7 @@ class DatabaseVectorIndex:
         return len(self._rows)
 
     def add(self, rows: Int64s, vectors: Float32s) -> None:
-        """Take note that *rows* have vectors; the table has them."""
+        """Record that *rows* have vectors in the table."""
         assert len(vectors) == 0, "vectors go into the table through the archive"
         self._rows.extend(rows)
 
@@ -66,7 +66,7 @@ class DatabaseVectorIndex:
 
 
 class DatabaseVectors(MessageVectors):
-    """Which rows of a message_table have vectors in a table of the database."""
+    """The rows of a message table with vectors in a table of the database."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class DatabaseVectors(MessageVectors):
 def vectors_of(
     domain: Domain, archive: Archive, embedder: Embedder, message_table: MessageTable
 ) -> MessageVectors:
-    """Return what compares the vectors of *domain*: the database if it can."""
+    """Return the vector index of *domain*: in the database if it supports vector search."""
     table = archive.table(embedder.fingerprint, embedder.dimension)
     if table is None:
         return MessageVectors(domain, archive, embedder)

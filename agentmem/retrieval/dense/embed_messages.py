@@ -1,4 +1,4 @@
-"""Embeds messages: which texts, in which portions, and what is stored of it."""
+"""Embeds messages: texts, batches, and the stored vectors."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from agentmem.retrieval.rows.message_table import indexed_message
 from agentmem.types import MessageId, StoredMessage
 
 _PORTION: Final = 32
-"""Texts that are embedded at once: so long at most a close has to wait."""
+"""Texts per batch, which bounds the wait of a close."""
 
 
 def embed_messages(
@@ -25,7 +25,7 @@ def embed_messages(
     """
     Return the vectors of *messages*; an empty one for a message without searchable text.
 
-    *between* is called before each portion, and may raise to end the work.
+    *between* is called before each batch, and may raise to stop.
 
     Raises:
         VectorError: the embedder returned something other than vectors.

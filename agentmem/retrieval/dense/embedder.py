@@ -7,11 +7,11 @@ from agentmem.retrieval.rows.growable_array import Float32s
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors, close ones with a high inner product. Threads may share it."""
+    """Embeds texts as vectors, similar ones with a high inner product. Thread-safe."""
 
     @property
     def fingerprint(self) -> str:
-        """Name everything that a vector depends on; vectors of another one are not compared."""
+        """Identify all that vectors depend on; those of other fingerprints are not compared."""
         ...
 
     @property
@@ -19,22 +19,22 @@ class Embedder(Protocol):
 
     @property
     def reads_unspaced(self) -> bool:
-        """Whether it was made for other scripts than Latin too, with or without spaces."""
+        """Whether it supports non-Latin scripts too, with or without spaces."""
         ...
 
     def embed_passages(self, texts: Sequence[str]) -> Float32s:
-        """Return one vector of length 1 for each of *texts*: (texts, dimension)."""
+        """Return the unit vectors of *texts*: (texts, dimension)."""
         ...
 
     def embed_query(self, text: str) -> Float32s:
-        """Return the vector of a query, of length 1: (dimension,)."""
+        """Return the unit vector of a query: (dimension,)."""
         ...
 
     def split(self, text: str) -> Sequence[tuple[int, int]]:
         """
-        Cut *text* where it is longer than can be embedded at once.
+        Split *text* into chunks that can be embedded.
 
-        Gives the first and last character (both included) of each piece, in order; pieces
-        overlap and cover the whole text. One piece where it is short enough.
+        Return the first and last character (both included) of each chunk, in order; chunks
+        overlap and cover the whole text. A short text is one chunk.
         """
         ...

@@ -1,8 +1,8 @@
 """
-Where an embedding model's files come from, and what names them.
+Resolve an embedding model's name to local files, and fingerprint them.
 
-A name is looked for in this order: a local folder; for the default model an installed wheel; the
-hub's own cache; the hub, if it answers at once. So without a network no time is lost waiting.
+The lookup order: a local folder; for the default model an installed wheel; the hub's cache; the
+hub, if it responds quickly. So without a network no time is lost in timeouts.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _NOT_FROM_HUB = ["onnx/*", "openvino/*"]
 
 def find_embedder(name_or_path: str) -> Path:
     """
-    Return a folder with a model of sentence-transformers.
+    Return the folder of a sentence-transformers model.
 
     Raises:
-        ModelLoadError: there is no such model, or its files are not all there.
+        ModelLoadError: the model does not exist, or files are missing.
     """
     path = expanded(name_or_path)
     if path.exists():
@@ -46,7 +46,7 @@ def find_embedder(name_or_path: str) -> Path:
 
 
 def digest_of(folder: Path) -> str:
-    """Name the weights, the tokenizer and the settings in *folder* by their content."""
+    """Return the content hash of weights, tokenizer and settings in *folder*."""
     hasher = hashlib.sha256()
     files = [*folder.rglob("*.safetensors"), *folder.rglob("*.json"), *folder.glob("vocab.txt")]
     for path in sorted(files, key=lambda path: path.relative_to(folder).as_posix()):
@@ -65,7 +65,7 @@ def _checked(folder: Path) -> Path:
 
 
 def _wheel_folder(name: str) -> Path | None:
-    """Find the model folder of an installed wheel, without importing it."""
+    """Return the model folder of an installed wheel, without importing it."""
     try:
         files = importlib.metadata.files(_WHEELS[name]) or []
     except (KeyError, importlib.metadata.PackageNotFoundError):
@@ -75,7 +75,7 @@ def _wheel_folder(name: str) -> Path | None:
 
 
 def _from_hub(name: str) -> Path | None:
-    """Return the hub's folder of a model; None when it is not cached and no hub answers."""
+    """Return the hub's folder of a model; None if it is not cached and the hub is unreachable."""
     try:
         try:
             return _snapshot(name, cached=True)

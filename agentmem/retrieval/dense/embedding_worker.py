@@ -1,8 +1,8 @@
 """
-Embeds what was stored, in the background and after the commit, in one thread for each recall.
+Background embedding of committed messages, in one thread per search index.
 
-The queue is the archive itself: what has no vector is to be embedded, so nothing is lost with a
-process, and a change of the embedder is a longer queue. The newest messages come first.
+The queue is the archive itself: all messages without a vector, so that a crash loses no work, and
+a change of the embedder only makes the queue longer. The newest messages come first.
 """
 
 import atexit
@@ -22,18 +22,18 @@ from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.types import IndexHealth, MessageId, Origin, StoredMessage
 
 PAGE: Final = 32
-"""Messages that are embedded and stored together."""
+"""Messages per page, embedded and stored together."""
 
 _RETRY_AFTER_S: Final = (0.1, 0.5)
-"""Pauses before a page is tried again."""
+"""Delays before the retries of a page."""
 
 _REST_S: Final = (2.0, 60.0)
-"""First and longest pause after all tries of a page have failed."""
+"""First and longest delay after all retries of a page have failed."""
 
 _SWEEP_EVERY_S: Final = 60.0
 _LEAST_REST_S: Final = 0.5
 _REST_FACTOR: Final = 20
-"""How much longer than a sweep the pause before the next one is, at least."""
+"""Minimum ratio of the pause before the next sweep to the duration of a sweep."""
 
 _NOTHING: Final = MessageId(0)
 
@@ -41,20 +41,20 @@ _log = logging.getLogger(__name__)
 
 
 class _StopWorking(BaseException):
-    """The worker was closed in the middle of its work."""
+    """The worker was closed during its work."""
 
 
 class EmbeddingWorker:
     """
-    Embeds what the archive has no vector for. Threads may share it.
+    Embeds the messages without a vector. Thread-safe.
 
-    An error of the embedder or of the archive is kept in *last_error*, and what it stopped is tried
-    again later. A message that alone cannot be embedded is set aside until the next start.
+    An error of the embedder or of the archive is kept in *last_error*, and the work is retried
+    later. A single message that cannot be embedded is skipped until the next start.
 
     Args:
-        archive: is the queue, and where the vectors go.
-        embedder: makes them.
-        chores: called between pages and when there is nothing left to do.
+        archive: the queue, and the store of vectors.
+        embedder: computes them.
+        chores: called between pages and when idle.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EmbeddingWorker:
         self.last_error: str | None = None
         self.set_aside: set[MessageId] = set()
         self.num_rounds = 0
-        """Completed rounds over the whole queue."""
+        """Completed sweeps over the whole queue."""
         self._is_closed = False
         self._begin()
         _workers.add(self)
@@ -83,23 +83,23 @@ class EmbeddingWorker:
         self._wants_sweep = False
         self._is_urgent = False
         self._newest: MessageId | None = None
-        """All that is newer is looked at first."""
+        """Start of the newer messages, which come first."""
         self._swept_at = float("-inf")
         self._sweep_s = 0.0
         self._rest_s = _REST_S[0]
 
     def wake(self, *, sweep: bool = False) -> None:
         """
-        Look for what is to be embedded, soon and in the background.
+        Wake the worker to embed new messages in the background.
 
         Args:
-            sweep: look through everything, and not only behind what was newest the last time.
+            sweep: scan all messages, not only those after the newest of the last time.
         """
         with self._changed:
             self._ask(sweep=sweep)
 
     def wake_if_idle(self) -> None:
-        """Look through everything, if that was not done just now: something has no vector."""
+        """Request a sweep, unless one was done recently: a message has no vector."""
         with self._changed:
             rest_s = max(_LEAST_REST_S, _REST_FACTOR * self._sweep_s)
             is_idle = self._tried == self._asked
@@ -107,7 +107,7 @@ class EmbeddingWorker:
                 self._ask(sweep=True)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until all that is stored now is embedded, or was tried in vain; tell which."""
+        """Wait until all stored messages are embedded or failed; return whether none failed."""
         with self._changed:
             if self._is_closed:
                 return False
@@ -118,7 +118,7 @@ class EmbeddingWorker:
             return self._tried >= asked and self._is_done
 
     def health(self) -> IndexHealth:
-        """Return how the work goes; what has failed is work that is still to be done."""
+        """Return the health of the worker; failed messages count as pending."""
         with self._changed:
             is_idle = self._tried == self._asked
             is_behind = not is_idle or (self.last_error is not None and not self.set_aside)
@@ -131,7 +131,7 @@ class EmbeddingWorker:
             )
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Stop after what is being embedded at this moment. Can be called twice."""
+        """Stop after the current batch. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -165,8 +165,8 @@ class EmbeddingWorker:
             self._wants_sweep = self._is_urgent = False
         try:
             self._work(sweep=sweep)
-        # A thread that ends in silence is the worst of errors: whatever it is, it is shown, and
-        # the work is taken up again.
+        # A thread that dies silently is the worst failure: any error is reported, and the work
+        # is retried.
         except Exception as error:  # noqa: BLE001
             self._note(error)
             self._finish(asked, began, is_done=False)
@@ -178,7 +178,7 @@ class EmbeddingWorker:
         with self._changed:
             self._tried = asked
             if self._is_done or is_done:
-                self._behind_since = began  # what has come since then is still to be done
+                self._behind_since = began  # messages since then are pending
             self._is_done = is_done
             self.num_rounds += 1
             if is_done:
@@ -187,7 +187,7 @@ class EmbeddingWorker:
             self._changed.notify_all()
 
     def _rest(self) -> None:
-        """Pause unless a caller waits, and then retry what has failed."""
+        """Pause unless a caller waits, then retry failed messages."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self._is_urgent, self._rest_s)
             self._rest_s = min(2 * self._rest_s, _REST_S[1])
@@ -219,9 +219,9 @@ class EmbeddingWorker:
 
     def _sweep(self) -> None:
         """
-        Look through all that is stored, and do what comes in meanwhile first.
+        Scan all stored messages, newer ones that arrive meanwhile first.
 
-        Ids are not in the order of commits, so what is new is not always behind what was newest.
+        Ids are not in commit order, so a new message may have a lower id than the newest one.
         """
         started = time.monotonic()
         after = _NOTHING
@@ -237,14 +237,14 @@ class EmbeddingWorker:
         return self._archive.not_embedded(self._embedder.fingerprint, after=after, limit=limit)
 
     def _find_newest(self) -> MessageId:
-        """Find the newest message of a long queue; what comes behind it need not wait for it."""
+        """Find the newest message of a long queue; later messages need not wait for the queue."""
         page = self._page(_NOTHING)
         if len(page) < PAGE:
             return _NOTHING
         known, step = page[-1].id, 1
         while behind := self._page(MessageId(known + step), 1):
             known, step = behind[0].id, 2 * step
-        # There is nothing behind *end*, and the one at *known* is there.
+        # No message is after *end*; that at *known* exists.
         end = known + step
         while end > known:
             middle = MessageId((known + end) // 2)
@@ -255,7 +255,7 @@ class EmbeddingWorker:
         return MessageId(end)
 
     def _embed(self, page: Sequence[StoredMessage]) -> None:
-        # What cannot be read is not embedded either, and not settled: it may be restored.
+        # An unreadable message is neither embedded nor marked done: it may be restored.
         readable = (stored for stored in page if stored.origin is not Origin.DAMAGED)
         wanted = [stored for stored in readable if stored.id not in self.set_aside]
         for pause_s in _RETRY_AFTER_S:
@@ -270,7 +270,7 @@ class EmbeddingWorker:
         return self._chores()
 
     def _embed_one_by_one(self, page: Sequence[StoredMessage]) -> None:
-        """Find out what it is that cannot be embedded, if it is not everything."""
+        """Isolate the messages that cannot be embedded, if some can."""
         failed: set[MessageId] = set()
         errors: list[Exception] = []
         for stored in page:
@@ -308,13 +308,13 @@ _workers: "weakref.WeakSet[EmbeddingWorker]" = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """End before the interpreter does: a thread inside of a model could not end cleanly then."""
+    """Stop before interpreter shutdown: a thread inside a model could not end cleanly then."""
     for worker in list(_workers):
         worker.close()
 
 
 def _begin_all_anew() -> None:
-    """Leave the thread and the locks of a parent process, which a fork does not bring along."""
+    """Replace the thread and the locks of the parent, which do not survive a fork."""
     for worker in list(_workers):
         worker._begin()  # noqa: SLF001 - its own module
 

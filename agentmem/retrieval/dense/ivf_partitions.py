@@ -1,4 +1,4 @@
-"""Partitions of close vectors (inverted lists), so that a query compares a few of them."""
+"""IVF partitions (inverted lists): a query compares the closest ones only."""
 
 import math
 from typing import Final
@@ -12,11 +12,11 @@ from agentmem.retrieval.rows.growable_array import Bools, Float32s
 _SEED: Final = 1
 _ROUNDS: Final = 8
 _SAMPLE: Final = 40
-"""Vectors for each partition that its centre is found from."""
+"""Training vectors per partition."""
 
 
 class IVFPartitions:
-    """Centroids: (partitions, dimension). A vector is in the partition of the closest one."""
+    """Centroids: (partitions, dimension). A vector belongs to the closest one."""
 
     def __init__(self, centres: Float32s) -> None:
         self._num = len(centres)
@@ -25,7 +25,7 @@ class IVFPartitions:
 
     @classmethod
     def of(cls, sample: Float32s, num_partitions: int) -> "IVFPartitions":
-        """Find centroids from unit vectors, (n, dimension), by k-means with a fixed seed."""
+        """Train centroids on unit vectors, (n, dimension), by k-means with a fixed seed."""
         kmeans = faiss.Kmeans(
             sample.shape[1],
             num_partitions,
@@ -51,7 +51,7 @@ class IVFPartitions:
         return found
 
     def nearest(self, query: Float32s, share: float) -> Bools:
-        """Return for each partition whether it is among the closest *share* of all."""
+        """Return whether each partition is among the closest *share* of all."""
         num = min(self._num, max(1, round(share * self._num)))
         _, closest = self._centres.search(query.reshape(1, -1), num)
         chosen = np.zeros(self._num, np.bool_)
@@ -60,10 +60,10 @@ class IVFPartitions:
 
 
 def num_partitions_for(num_vectors: int) -> int:
-    """Return a number of partitions for which choosing some costs less than searching them."""
+    """Return a number of partitions for which ranking them costs less than searching them."""
     return max(1, 2 * math.isqrt(num_vectors))
 
 
 def sample_size(num_partitions: int) -> int:
-    """Return how many vectors at most the centroids are found from."""
+    """Return the maximum number of training vectors."""
     return num_partitions * _SAMPLE

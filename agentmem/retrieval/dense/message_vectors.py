@@ -1,7 +1,7 @@
 """
-The vectors of one domain: taken from its file as far as they still hold, else from the archive.
+The vectors of one domain: valid ones from its file, the others from the archive.
 
-What has no vector yet is asked for again, as it may have been embedded by another process.
+Missing vectors are requested again, since another process may have embedded the messages.
 """
 
 import logging
@@ -24,10 +24,10 @@ from agentmem.types import MessageId
 
 _PAGE: Final = 1000
 _FEW: Final = 2000
-"""So many messages without a vector are asked for on each search; more of them not each time."""
+"""Maximum missing vectors that each search requests; more are requested less often."""
 
 _REST: Final = 20
-"""How much longer it rests than it took to ask for many."""
+"""Minimum ratio of the pause to the duration of a large request."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,23 +42,23 @@ class MessageVectors:
         self._dimension = embedder.dimension
         self.index: VectorIndex = FaissIndex(embedder.dimension)
         self.missing: dict[MessageId, int] = {}
-        """The row of each message that has no vector yet."""
+        """The row of each message without a vector."""
         self.num_changes = 0
-        """Vectors that came or went since the file was read or written."""
+        """Vectors added or removed since the file was read or written."""
         self.has_leftovers = False
-        """Whether the file may have vectors of what was deleted."""
+        """Whether the file may have vectors of deleted messages."""
         self.generation: int | None = None
-        """Of the file that was read or written last."""
+        """Generation of the file that was last read or written."""
         self.complaint: str | None = None
-        """What was wrong with the file or with a stored vector."""
+        """The last problem with the file or with a stored vector."""
         self._rest_until = 0.0
 
     def add(self, message_ids: Sequence[MessageId], rows: range) -> None:
-        """Take up rows whose vectors are to be found."""
+        """Add rows without a vector."""
         self.missing.update(zip(message_ids, rows, strict=True))
 
     def remove(self, message_ids: Sequence[MessageId], rows: Sequence[int]) -> None:
-        """Forget the vectors of *rows*."""
+        """Remove the vectors of *rows*."""
         for message_id in message_ids:
             self.missing.pop(message_id, None)
         before = len(self.index)
@@ -68,7 +68,7 @@ class MessageVectors:
     def load(
         self, files: VectorFiles, message_table: MessageTable, content_hashes: ContentHashes
     ) -> None:
-        """Take what the file has of messages that say what they said when it was written."""
+        """Load the vectors from the file whose messages have an unchanged content hash."""
         try:
             found = files.load(self._domain)
             if found is not None:
@@ -78,7 +78,7 @@ class MessageVectors:
             self._complain(f"{error}; its vectors are read from the database")
 
     def catch_up(self, *, even_if_many: bool = False) -> None:
-        """Take from the archive what has been embedded since."""
+        """Load new vectors from the archive."""
         started = time.monotonic()
         is_few = len(self.missing) <= _FEW
         if not self.missing or not (is_few or even_if_many or started >= self._rest_until):
@@ -90,11 +90,11 @@ class MessageVectors:
         self._rest_until = time.monotonic() + _REST * (time.monotonic() - started)
 
     def scores(self, query: Float32s, allowed: Bools) -> Float32s | None:
-        """Compare each row with *query*: (rows,); None where there is no vector at all."""
+        """Return the score of each row for *query*: (rows,); None without any vector."""
         return self.index.scores(query, allowed) if len(self.index) else None
 
     def snapshot(self, message_table: MessageTable, content_hashes: ContentHashes) -> SavedVectors:
-        """Copy what is to be saved."""
+        """Return a copy of the state to save."""
         assert isinstance(self.index, FaissIndex), "only what is in memory is saved"
         rows = self.index.rows
         return SavedVectors(
@@ -120,7 +120,7 @@ class MessageVectors:
         self.has_leftovers |= not is_held.all()
 
     def _take(self, message_ids: Sequence[MessageId]) -> None:
-        """Take up what is embedded of *message_ids*."""
+        """Load the vectors of *message_ids*."""
         embeddings = self._archive.embeddings(self._fingerprint, message_ids)
         rows: list[int] = []
         vectors: list[Float32s] = []

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class PriorityLock:
-    """A lock that urgent callers get before all others that wait."""
+    """A lock that urgent callers acquire before all other waiters."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -15,7 +15,7 @@ class PriorityLock:
 
     @contextmanager
     def acquire(self, *, is_urgent: bool = False) -> Iterator[None]:
-        """Hold the lock in this block; those who are not urgent let all go first who are."""
+        """Hold the lock in this block; urgent callers have precedence."""
         with self._changed:
             self._num_urgent += is_urgent
             try:

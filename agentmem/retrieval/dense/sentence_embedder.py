@@ -1,4 +1,4 @@
-"""The embedder on sentence-transformers. Importing this loads torch."""
+"""An embedder with sentence-transformers. Importing this loads torch."""
 
 import hashlib
 import os
@@ -22,28 +22,28 @@ from agentmem.types.short_repr import short_repr
 __all__ = ["DEFAULT_EMBEDDER", "SentenceEmbedder"]
 
 _VERSION = "1"
-"""Part of the fingerprint: to be raised when the same texts come to give other vectors."""
+"""Part of the fingerprint: raise it when the vectors of the same texts change."""
 
 _MAX_TOKENS = 512
 _MIN_TOKENS = 16
 _SPEAKER_TOKENS = 16
-"""Kept free for the name of who speaks, which is put before each piece of a text."""
+"""Tokens reserved for the speaker's name before each chunk."""
 
 _OVERLAP = 4
-"""Pieces of a long text share one part of so many."""
+"""Overlap of chunks, as a divisor of their length."""
 
 _CHINESE = "我家的猫很喜欢在窗边睡觉，我们都叫它豆包。"  # noqa: RUF001 - as it is written
-"""My cat likes to sleep by the window, and we call it Doubao: what a tokenizer is tried on."""
+"""My cat likes to sleep by the window, and we call it Doubao: a probe of the tokenizer."""
 
 _BATCH = 16
-"""Texts that are embedded at once; a question waits for no more than these."""
+"""Texts per batch; a query waits for one batch at most."""
 
 
 class SentenceEmbedder:
     """
-    Any model of sentence-transformers.
+    A sentence-transformers model.
 
-    Threads may share it: one embeds at a time, and a question goes before passages that wait.
+    Thread-safe: one caller embeds at a time, and queries precede waiting passages.
     """
 
     def __init__(self, model: SentenceTransformer, digest: str) -> None:
@@ -74,17 +74,17 @@ class SentenceEmbedder:
         prompts: dict[str, str] | None = None,
     ) -> "SentenceEmbedder":
         """
-        Load a model by its name or from a folder.
+        Load a model by name or from a folder.
 
         Args:
-            name: as the hub names it, or a folder.
-            device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``; auto takes CUDA where there is one.
-            prompts: what is put before a ``query`` and a ``document``, for a model that was
-                trained with such texts and does not say so itself.
+            name: a name on the hub, or a folder.
+            device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``; auto is CUDA where available.
+            prompts: prefixes of a ``query`` and a ``document``, for a model that was trained with
+                such prefixes but does not configure them.
 
         Raises:
-            ModelLoadError: there is no such model, or it cannot be read.
-            ConfigError: there is no such device.
+            ModelLoadError: the model does not exist or cannot be read.
+            ConfigError: the device does not exist.
         """
         chosen = choose_device(device)
         folder = find_embedder(name)
@@ -97,7 +97,7 @@ class SentenceEmbedder:
                     local_files_only=True,
                     model_kwargs={"use_safetensors": True},
                 )
-        except Exception as error:  # damaged files make their readers raise anything
+        except Exception as error:  # readers of corrupt files may raise anything
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise ModelLoadError(
                 f"no embedding model can be loaded from {folder}: {lines[0]}"
@@ -106,7 +106,7 @@ class SentenceEmbedder:
 
     @property
     def fingerprint(self) -> str:
-        """Name weights, tokenizer, settings, prompts and dimension by their content."""
+        """Return a content hash of weights, tokenizer, settings, prompts and dimension."""
         return self._fingerprint
 
     @property
@@ -115,13 +115,13 @@ class SentenceEmbedder:
 
     @property
     def reads_unspaced(self) -> bool:
-        """Whether its tokenizer knows Chinese, as those of models of many languages do."""
+        """Whether its tokenizer supports Chinese, as those of multilingual models do."""
         return self._reads_unspaced
 
     def embed_passages(self, texts: Sequence[str]) -> Float32s:
-        """Return one vector of length 1 for each of *texts*: (texts, dimension)."""
+        """Return the unit vectors of *texts*: (texts, dimension)."""
         vectors = np.zeros((len(texts), self._dimension), np.float32)
-        # Texts of about the same length waste no work on padding.
+        # Sorting by length minimizes padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
@@ -130,18 +130,17 @@ class SentenceEmbedder:
         return vectors
 
     def embed_query(self, text: str) -> Float32s:
-        """Return the vector of a query, of length 1: (dimension,)."""
+        """Return the unit vector of a query: (dimension,)."""
         with self._lock.acquire(is_urgent=True):
             vector: Float32s = self._encode([text], is_query=True)[0]
         return vector
 
     def split(self, text: str) -> Sequence[tuple[int, int]]:
         """
-        Cut *text* where it is longer than the model reads.
+        Split *text* into chunks within the model's maximum length.
 
-        Pieces are first and last character, both included; a quarter of each is in the next one
-        too. A tokenizer that does not tell where its tokens stand is taken to need a token for
-        each character.
+        Chunks are first and last character, both included; a quarter of each overlaps with the
+        next one. A tokenizer without token offsets is assumed to need a token per character.
         """
         whole = [(0, len(text) - 1)]
         if len(text.encode()) <= self._max_tokens:
@@ -181,7 +180,7 @@ class SentenceEmbedder:
 
 
 def _reads(tokenizer: Any, text: str) -> bool:
-    """Return whether *text* is more than unknown tokens, or single characters and bytes of them."""
+    """Return whether *text* has tokens besides unknown ones, single characters and bytes."""
     token_ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return tokenizer.unk_token_id not in token_ids and len(token_ids) < len(text)
 
@@ -191,17 +190,17 @@ _embedders: "weakref.WeakSet[SentenceEmbedder]" = weakref.WeakSet()
 
 _held_for_fork = ExitStack()
 _left_behind: list[ExitStack] = []
-"""Locks of a parent process: releasing one could wait for one of its threads."""
+"""Locks of the parent process: releasing one could wait for one of its threads."""
 
 
 def _wait_before_fork() -> None:
-    """Keep forks out of a running model, whose locks the child would inherit."""
+    """Block forks while the model runs, whose locks the child would inherit."""
     for embedder in list(_embedders):
         _held_for_fork.enter_context(embedder._lock.acquire(is_urgent=True))  # noqa: SLF001 - its own module
 
 
 def _go_on_in_child() -> None:
-    """Drop the locks that the parent's threads held."""
+    """Replace the locks that the parent's threads held."""
     _left_behind.append(_held_for_fork.pop_all())
     for embedder in list(_embedders):
         embedder._lock = PriorityLock()  # noqa: SLF001 - its own module

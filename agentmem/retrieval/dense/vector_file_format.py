@@ -1,8 +1,8 @@
 """
-The bytes of an index file: a header, arrays, and a digest of all that stands before it.
+The format of an index file: a header, arrays, and a checksum of both.
 
-The digest tells any byte that was changed, cut off or added. What the file is of, and whether that
-is still so, is checked by `vector_files` and its caller.
+The checksum detects changed, missing and added bytes. Identity and validity of the content are
+checked by `vector_files` and its caller.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class SavedVectors:
     """
     The vectors of one domain; a message has one for each of its chunks, next to each other.
 
-    *content_hashes* are hashes of what the messages said when they were embedded.
+    *content_hashes* are those of the messages when they were embedded.
     """
 
     message_ids: Int64s  # (n,)
@@ -40,7 +40,7 @@ class SavedVectors:
 
 
 def encode(header: Header, saved: SavedVectors) -> Iterator[bytes | memoryview]:
-    """Yield the file in parts, so that the vectors are not copied."""
+    """Yield the file in parts, to avoid copying the vectors."""
     num, dimension = saved.vectors.shape
     text = json.dumps({**header, "num_vectors": num, "dimension": dimension}).encode()
     digest = hashlib.sha256()
@@ -58,10 +58,10 @@ def encode(header: Header, saved: SavedVectors) -> Iterator[bytes | memoryview]:
 
 def decode(content: bytes) -> tuple[Header, SavedVectors]:
     """
-    Read a whole file; the arrays are views of *content*.
+    Decode a whole file; the arrays are views of *content*.
 
     Raises:
-        DamagedIndexError: it is not what `encode` gave.
+        DamagedIndexError: it is corrupt.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     if hashlib.sha256(body).digest() != content[-_DIGEST_BYTES:]:
@@ -82,10 +82,10 @@ def decode(content: bytes) -> tuple[Header, SavedVectors]:
 
 def decode_header(content: bytes) -> tuple[Header, int]:
     """
-    Read the header of a file that may have been cut, and tell where the arrays begin.
+    Decode the header of a possibly truncated file; return it and the offset of the arrays.
 
     Raises:
-        DamagedIndexError: it has none.
+        DamagedIndexError: the header is missing or corrupt.
     """
     start = len(_MAGIC) + _LENGTH.size
     if not content.startswith(_MAGIC) or len(content) < start:

@@ -1,9 +1,8 @@
 """
-The files of vector indexes: each is there as a whole or not at all, and none is trusted blindly.
+Index files of vectors, written atomically and validated when read.
 
-A file is a copy of what the archive holds, for a faster start. It has vectors and the ids of
-messages and no text; its name has a hash in place of names. Which of its vectors still hold is for
-the caller to check, by the content hashes of the messages.
+A file is a cache of the archive, for a faster start. It has vectors and message ids, but no text;
+its name is a hash. The caller validates each vector by the content hash of its message.
 """
 
 import fcntl
@@ -37,10 +36,10 @@ _MAX_HEADER_BYTES: Final = 1 << 16
 
 class VectorFiles:
     """
-    One file for each domain in *folder*, of the vectors of one embedder.
+    One file per domain in *folder*, with the vectors of one embedder.
 
-    A save replaces the file as a whole. Any number of processes may load and save; one that is
-    killed leaves at most an unfinished file, which the next one removes.
+    A save replaces the file atomically. Any number of processes may load and save; a killed one
+    leaves at most a temporary file, which the next one removes.
     """
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
@@ -49,10 +48,10 @@ class VectorFiles:
 
     def load(self, domain: Domain) -> tuple[int, SavedVectors] | None:
         """
-        Read the file of *domain*: its generation and what it holds; None if there is none.
+        Read the file of *domain*: its generation and its vectors; None without a file.
 
         Raises:
-            DamagedIndexError: it is not what was written, or of something else.
+            DamagedIndexError: it is corrupt, or of another domain or embedder.
             IndexFileError: it cannot be read.
         """
         path = self._path(domain)
@@ -77,13 +76,13 @@ class VectorFiles:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """
-        Keep every other process from saving or removing until the block ends.
+        Hold the file lock of the folder: no other process saves or removes during the block.
 
-        What was deleted from the archive before the lock was taken is seen by its holder, so that
-        no process saves what another one has just removed.
+        The holder sees all deletions from the archive before the lock was acquired, so that no
+        process saves vectors that another one has just removed.
 
         Raises:
-            IndexFileError: the folder cannot be written, or the turn did not come in time.
+            IndexFileError: the folder cannot be written, or the lock timed out.
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,15 +94,15 @@ class VectorFiles:
             try:
                 yield
             finally:
-                # Not by closing alone: a process that was forked meanwhile has it open too.
+                # Closing is not enough: a process that was forked meanwhile has it open too.
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
     def save(self, domain: Domain, saved: SavedVectors) -> int:
         """
-        Put *saved* in the place of what was there, within a `turn`, and give its generation.
+        Replace the file by *saved*, within a `turn`; return its generation.
 
         Raises:
-            IndexFileError: it cannot be written; what was there still is.
+            IndexFileError: it cannot be written; the old file is unchanged.
         """
         path = self._path(domain)
         generation = self._current_generation(path) + 1
@@ -120,7 +119,7 @@ class VectorFiles:
 
     def remove(self, domain: Domain) -> None:
         """
-        Remove the file of *domain*, if there is one, within a `turn`.
+        Remove the file of *domain*, if it exists, within a `turn`.
 
         Raises:
             IndexFileError: it cannot be removed.
@@ -129,10 +128,9 @@ class VectorFiles:
 
     def remove_with(self, scope: Scope, message_ids: Collection[MessageId]) -> bool:
         """
-        Remove each file of *scope*, of whichever embedder, that has one of *message_ids*.
+        Remove each file of *scope*, of any embedder, with one of *message_ids*.
 
-        A file that cannot be read goes too. Tells whether there was one. To be called within a
-        `turn`.
+        Unreadable files are removed too. Return whether any was removed. Call within a `turn`.
 
         Raises:
             IndexFileError: one cannot be removed.
@@ -150,28 +148,28 @@ class VectorFiles:
 
     def tidy(self) -> None:
         """
-        Remove what processes that were killed have left.
+        Remove temporary files of killed processes.
 
         Raises:
-            IndexFileError: something cannot be removed.
+            IndexFileError: one cannot be removed.
         """
         if self.has_files():
             with self.turn():
                 self._remove_unfinished()
 
     def has_files(self) -> bool:
-        """Return whether there is anything that could hold what was deleted."""
+        """Return whether there are files that may have deleted messages."""
         return self._folder.is_dir()
 
     def num_bytes(self, domain: Domain) -> int | None:
-        """Return the size of the file of *domain*; None if there is none."""
+        """Return the size of the file of *domain*; None without one."""
         try:
             return self._path(domain).stat().st_size
         except OSError:
             return None
 
     def _remove_unfinished(self) -> None:
-        """Remove what killed processes have left: this process holds the lock."""
+        """Remove temporary files of killed processes; this process holds the lock."""
         for path in self._folder.glob(f"*{INDEX_PART}"):
             _unlink(path)
 
@@ -198,7 +196,7 @@ class VectorFiles:
 
 
 def _has_any(path: Path, message_ids: Int64s) -> bool:
-    """Return whether a file has one of *message_ids*, or cannot be read and so might."""
+    """Return whether a file has one of *message_ids*, or is unreadable."""
     try:
         _, saved = decode(path.read_bytes())
     except (OSError, DamagedIndexError):

@@ -1,8 +1,8 @@
 """
-Vectors of the rows of one domain: which of them lie close to that of a query.
+The vector index of one domain.
 
-The filter comes before the comparison, so it never costs a hit. Up to `MAX_EXACT` vectors that may
-be found are all compared; of more only those in the partitions closest to the query
+The filter is applied before the comparison, so it never loses a hit. Up to `MAX_EXACT` visible
+vectors are compared exhaustively; of more only those in the closest partitions
 (`ivf_partitions`). Both read the same storage, so a narrow filter makes the search of a large
 index exact again.
 """
@@ -20,27 +20,27 @@ from agentmem.retrieval.dense.ivf_partitions import IVFPartitions, num_partition
 from agentmem.retrieval.rows.growable_array import Bools, Float32s, GrowableArray, Int64s
 
 MAX_EXACT: Final = 100_000
-"""Vectors that are all compared; `benchmarks/bench_vectors.py` shows what it costs."""
+"""Maximum vectors of an exact search; `benchmarks/bench_vectors.py` measures its cost."""
 
 MAX_COMPARED: Final = 10_000
-"""About how many vectors are compared where not all are."""
+"""Approximate number of vectors that an approximate search compares."""
 
 _CHUNK: Final = 5000
 _UNIT: Final = 1e-5
-"""How far the square of a length may be from 1 to be taken as that of a unit vector."""
+"""Tolerance of the squared norm of a unit vector."""
 
 
 class VectorIndex(Protocol):
-    """Ranks rows by their vectors. Not thread-safe."""
+    """Scores rows by their vectors. Not thread-safe."""
 
     @property
     def kind(self) -> str:
-        """Name how it searches, for people."""
+        """The kind of search, for display."""
         ...
 
     @property
     def num_bytes(self) -> int:
-        """About how much memory it takes."""
+        """Approximate bytes of memory."""
         ...
 
     @property
@@ -49,42 +49,42 @@ class VectorIndex(Protocol):
         ...
 
     def __len__(self) -> int:
-        """Count the vectors."""
+        """Return the number of vectors."""
         ...
 
     def add(self, rows: Int64s, vectors: Float32s) -> None:
         """
-        Take up *vectors*, (n, dimension), of *rows*, (n,); a row may have several.
+        Add *vectors*, (n, dimension), of *rows*, (n,); a row may have several.
 
         Raises:
-            VectorError: one cannot be compared; nothing was taken up.
+            VectorError: one is invalid; none was added.
         """
         ...
 
     def remove(self, rows: Collection[int]) -> None:
-        """Forget all vectors of *rows*, those without one passed over."""
+        """Remove all vectors of *rows*; rows without one are ignored."""
         ...
 
     def scores(self, vector: Float32s, allowed: Bools) -> Float32s:
         """
         Compare the rows that are *allowed*, (rows,), with *vector*, (dimension,).
 
-        Gives the cosine of each row's best vector, (rows,): NaN where it has none, -inf where it
-        is not allowed or, in a large index, was too far away to be looked at.
+        Return the cosine of each row's best vector, (rows,): NaN where it has none, -inf where it
+        is not allowed or was not reached by an approximate search.
 
         Raises:
-            VectorError: *vector* cannot be compared.
+            VectorError: *vector* is invalid.
         """
         ...
 
 
 class FaissIndex:
-    """A `VectorIndex` in memory. Equal vectors have equal scores, wherever they stand."""
+    """An in-memory `VectorIndex`. Equal vectors have equal scores, at any position."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self.num_removals = 0
-        """How often vectors have moved to close a gap."""
+        """Number of removals, which move vectors."""
         self._flat = faiss.IndexFlatIP(dimension)
         self._rows = GrowableArray(np.int64)
         self._partitions: IVFPartitions | None = None
@@ -105,14 +105,14 @@ class FaissIndex:
 
     @property
     def wants_partitions(self) -> bool:
-        """Whether it has grown so large that it should be given partitions."""
+        """Whether it is large enough for partitions."""
         return self._partitions is None and len(self) > MAX_EXACT
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def vectors(self, first: int = 0, last: int | None = None) -> Float32s:
-        """Copy the vectors from *first* to before *last*, as they were added: (n, dimension)."""
+        """Return a copy of the vectors from *first* to before *last*: (n, dimension)."""
         last = len(self) if last is None else min(last, len(self))
         if first >= last:
             return np.empty((0, self.dimension), np.float32)
@@ -120,7 +120,7 @@ class FaissIndex:
         return found
 
     def sample(self, size: int) -> Float32s:
-        """Copy *size* vectors, or all if there are fewer, evenly from the first to the last."""
+        """Return an evenly spaced sample of *size* vectors, or all if there are fewer."""
         slots = np.linspace(0, len(self) - 1, min(size, len(self))).astype(np.int64)
         found: Float32s = self._flat.reconstruct_batch(slots)
         return found
@@ -141,7 +141,7 @@ class FaissIndex:
         if not num_gone:
             return
         num_kept = len(self) - num_gone
-        # Only as many move as there are gaps: what stands behind one may be the whole index.
+        # Only as many vectors move as there are gaps, not all after a gap.
         gaps = np.flatnonzero(gone[:num_kept])
         last = num_kept + np.flatnonzero(~gone[num_kept:])
         if len(gaps):
@@ -173,13 +173,13 @@ class FaissIndex:
             share = MAX_COMPARED / len(slots)
             slots = slots[self._partitions.nearest(query, share)[self._partition_of.values[slots]]]
         if len(slots):
-            # Unbuffered, since a row of several chunks is met several times.
+            # `ufunc.at`, since a row of several chunks occurs several times.
             np.maximum.at(result, rows[slots], self._compare(query, slots))
         return result
 
     def _compare(self, query: Float32s, slots: Int64s) -> Float32s:
-        # One vector after the other: the same bits wherever a vector stands, which faiss's faster
-        # ways do not give for short vectors. For one query its threads cost more than they gain.
+        # One vector at a time: bit-identical at any position, unlike faiss's faster functions for
+        # short vectors. For one query threads cost more than they gain.
         found = np.empty(len(slots), np.float32)
         pointer = faiss.swig_ptr
         num_threads = faiss.omp_get_max_threads()
@@ -199,9 +199,9 @@ class FaissIndex:
 
 def partition(index: FaissIndex, lock: AbstractContextManager[object]) -> None:
     """
-    Partition *index* if it has grown large, holding *lock* for short moments only.
+    Partition *index* if it is large, holding *lock* for short times only.
 
-    Where something is removed meanwhile nothing is done: the next call tries again.
+    A concurrent removal aborts it: the next call retries.
     """
     with lock:
         if not index.wants_partitions:

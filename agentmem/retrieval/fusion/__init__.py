@@ -1,1 +1,1 @@
-"""One ranking from two lists: reciprocal rank fusion with boosts from the question."""
+"""Reciprocal rank fusion of the lexical and the dense ranking, with query boosts."""

@@ -1,8 +1,8 @@
 """
-Priors for logs of a user and an assistant, who have roles and no names.
+Ranking priors for logs of a user and an assistant, who have roles but no names.
 
-There a short statement of the user is worth more than the thousand words that answer it, a long
-reply takes the room of ten, and what is asked is often no question but the next turn of the talk.
+There a short statement of the user is worth more than a reply of a thousand words, a long reply
+takes the budget of ten, and the query is often the next turn, not a question.
 In standard deviations of the scores that they are added to. On five users of RealMem the share of
 the evidence shown whole at 512 / 1,024 / 2,048 / 4,096 tokens rises, by words alone, from
 .17 / .24 / .30 / .39 (`benchmarks/bench_retrieval.py`).
@@ -20,11 +20,11 @@ from agentmem.types import Role
 from agentmem.types.moments import PAUSE_S
 
 _LONGER: Final = 1.5
-"""How much longer the replies are than the user's messages where a model writes them."""
+"""Minimum ratio of the lengths of replies and user messages in logs with a model."""
 
 _CHARS_PER_TOKEN: Final = 4.2
 _FRAME: Final = 24
-"""Tokens of a line beside its text, and about the least that an answer takes."""
+"""Tokens of a line besides its text, and about the minimum of an answer."""
 
 _MAX_SENTENCES: Final = 2
 _SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # noqa: RUF001 - as it is typed
@@ -34,13 +34,13 @@ _QUESTION: Final = re.compile("[?？؟]")  # noqa: RUF001 - as it is typed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPriors:
     """
-    What speaks for a row of such a log whatever it says.
+    Query-independent priors of a row of such a log.
 
     Args:
-        user: added to what the user said.
-        price: of the logarithm of the tokens that a row takes.
-        recency: added to the newest sitting, and less with each sitting that is older.
-        opening: added to the first message of a sitting, which says what it is about.
+        user: boost of the user's messages.
+        price: penalty per logarithm of a row's tokens.
+        recency: boost of the newest sitting, decaying with each older one.
+        opening: boost of the first message of a sitting, which names its topic.
     """
 
     user: float
@@ -61,26 +61,26 @@ class LogPriors:
 
 
 _FADES_AFTER: Final = 20.0
-"""Sittings after which the part of recency that is left is 1 / e."""
+"""Sittings after which recency has decayed to 1 / e."""
 
 LOOK_BACK: Final = LogPriors(user=2.0, price=1.0)
-"""For a question about the past."""
+"""For a question about earlier messages."""
 
 NEXT_TURN: Final = LogPriors(user=1.5, price=1.5, recency=2.0, opening=1.0)
-"""For an ordinary turn of the talk, as "yes, the second one, and book it"."""
+"""For an ordinary turn, such as "yes, the second one, and book it"."""
 
 
 def looks_back(text: str) -> bool:
-    """Whether *text* is a short question, and not an ordinary next turn."""
+    """Whether *text* is a short question, not an ordinary next turn."""
     sentences = [one for one in _SENTENCE_END.split(text.strip()) if one.strip()]
     return _QUESTION.search(text) is not None and len(sentences) <= _MAX_SENTENCES
 
 
 def is_assistant_log(message_table: MessageTable) -> bool:
     """
-    Whether most rows have no names, and replies are longer than what they answer.
+    Whether most rows have no names, and replies are longer than the messages that they answer.
 
-    Two people who chat write about as much as each other; there a prior for one side loses .03.
+    Two people in a chat write about equal amounts; there a prior for one side loses .03.
     """
     alive = message_table.alive
     if 2 * np.count_nonzero(message_table.named & alive) >= np.count_nonzero(alive):
@@ -101,7 +101,7 @@ def _is_said_by(message_table: MessageTable, role: Role) -> Bools:
 
 
 def _sittings(created: Float64s) -> tuple[Float64s, Bools]:
-    """Return of each moment how many sittings ago it was, and whether it opened its own."""
+    """Return the age of each time in sittings, and whether it opened its sitting."""
     order = np.argsort(created, kind="stable")
     gaps = np.diff(created[order], prepend=-np.inf) > PAUSE_S
     numbers = np.cumsum(gaps)

@@ -1,10 +1,10 @@
 """
 Boosts from query features: speaker, date, first and second person.
 
-A boost is in standard deviations of the scores that it is added to. All together give, of recall
-at 512 to 4,096 tokens, +.025 to words alone and +.02 to words and meaning: a speaker +.014, a turn
-that says when +.004, one that asks itself +.003, a date +.002 (five conversations,
-`benchmarks/bench_retrieval.py`).
+A boost is in standard deviations of the scores that it is added to. Together they gain, of recall
+at 512 to 4,096 tokens, +.025 for lexical and +.02 for hybrid search: a speaker +.014, a time
+expression in the turn +.004, a turn that is itself a question +.003, a date +.002 (five
+conversations, `benchmarks/bench_retrieval.py`).
 """
 
 import re
@@ -18,7 +18,7 @@ from agentmem.retrieval.rows.message_table import MessageTable
 from agentmem.types import Role
 from agentmem.types.moments import MONTHS
 
-# In lower case "may" and "march" are other words.
+# In lower case "may" and "march" are not months.
 _MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b|(?<!\d)(?:1[0-2]|[1-9])月")
 _DAY = re.compile(
     rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?:{'|'.join(MONTHS)})\b"
@@ -41,19 +41,19 @@ _REQUEST = re.compile(
 
 
 class QueryBoost(Protocol):
-    """Something in a question that speaks for some rows, or against them."""
+    """A feature of a query that boosts or penalizes some rows."""
 
     def of_rows(self, text: str, message_table: MessageTable) -> Float64s | None:
-        """Return the boost of each row for the question *text*: (rows,); None for no boost."""
+        """Return the boost of each row for the query *text*: (rows,); None for no boost."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSpeaker:
     """
-    A question that names a speaker is mostly answered by that speaker.
+    Boost the speaker whom the query names, who mostly gave the answer.
 
-    Safe where there are roles alone: it needs a speaker's name, or one that both sides agree on.
+    Safe with roles only: it needs a speaker's name, or one that both speakers use.
     """
 
     weight: float = 1.5
@@ -68,11 +68,11 @@ class NamedSpeaker:
 @dataclass(frozen=True, slots=True)
 class AskedOfSelf:
     """
-    What a user asks about "me" was mostly said by the user, about "you" by the assistant.
+    Boost the user for "me" in a query, and the assistant for "you".
 
-    For logs of roles alone. Who asks about both boosts neither; a request, as "can you", is no
-    question about the assistant. With all names of the conversations and the questions replaced
-    by roles and persons: +.01.
+    For logs with roles only. A query with both boosts neither; a request such as "can you" is not
+    about the assistant. With all names of the conversations and the queries replaced by roles and
+    pronouns: +.01.
     """
 
     weight: float = 0.75
@@ -93,9 +93,9 @@ class AskedOfSelf:
 @dataclass(frozen=True, slots=True)
 class AsksItself:
     """
-    A turn that ends with a question is less of an answer.
+    Penalize turns that end with a question.
 
-    Only for people with names, who chat: what a user asks an assistant is full of facts.
+    For chats of named people only: a user's questions to an assistant are full of facts.
     """
 
     weight: float = -0.6
@@ -106,7 +106,7 @@ class AsksItself:
 
 @dataclass(frozen=True, slots=True)
 class TellsWhen:
-    """A turn that says when, as "last week" or "on Monday", tells of something that happened."""
+    """Boost turns with a time expression such as "last week", which report events."""
 
     weight: float = 0.3
 
@@ -116,7 +116,7 @@ class TellsWhen:
 
 @dataclass(frozen=True, slots=True)
 class NamedDate:
-    """Messages from the year, month or day that a question names, or soon after."""
+    """Boost messages of the year, month or day that the query names, or soon after."""
 
     weight: float = 1.0
 
@@ -137,11 +137,11 @@ DEFAULT_BOOSTS: tuple[QueryBoost, ...] = (
     *(NamedSpeaker(), AskedOfSelf(), AsksItself()),
     *(NamedDate(), TellsWhen()),
 )
-"""Those that do no harm to the logs of users and assistants."""
+"""The boosts that are safe for logs of users and assistants."""
 
 
 def dates_in(text: str) -> tuple[set[int], set[int], set[int]]:
-    """Find the years, the months and the days of a month that *text* names."""
+    """Return the years, the months and the days of a month in *text*."""
     years = {int(year) for year in _YEAR.findall(text)}
     months = {_month(word) for word in _MONTH.findall(text)}
     days = {int(day) for found in _DAY.findall(text) for day in found if day} if months else set()

@@ -1,9 +1,9 @@
 """
-Makes one ranking of what words and meaning say.
+Reciprocal rank fusion of the lexical and the dense ranking.
 
-Two lists, each with the boosts of the question, are fused by the reciprocal of ranks: 1 / (10 + r).
-Against a sum of standard scores that is +.004 of recall over the budgets of the benchmark, with 60
-in place of 10 it is -.013; and it does not care how the scores of an embedder are distributed.
+Each list includes the query boosts; a row scores 1 / (10 + rank) per list. Against a sum of
+z-scores that is +.004 of recall over the budgets of the benchmark, with k = 60 instead of 10 it is
+-.013; and it does not depend on the distribution of an embedder's scores.
 """
 
 import re
@@ -27,14 +27,14 @@ _K = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fusion:
     """
-    How two lists become one.
+    Parameters of the fusion.
 
     Args:
-        boosts: features of a question that raise rows.
-        unspaced: how much the dense list counts for a question in another script than Latin, as
-            Chinese or Hindi; for one in part of it, a part of the way. Nothing for an embedder of
-            English, which would put what it cannot read anywhere.
-        priors: of a log of a user and an assistant; None for a talk of named people.
+        boosts: the query boosts.
+        unspaced: weight of the dense list for a query in a non-Latin script, such as Chinese or
+            Hindi, interpolated for mixed ones. 0 for an English embedder, which would rank texts
+            that it cannot read arbitrarily.
+        priors: of a log of a user and an assistant; None for a chat of named people.
     """
 
     boosts: tuple[QueryBoost, ...] = DEFAULT_BOOSTS
@@ -42,7 +42,7 @@ class Fusion:
     priors: LogPriors | None = None
 
     def dense_weight(self, text: str) -> float:
-        """Return the weight of the dense list for the question *text*; 1 is that of the words."""
+        """Return the weight of the dense list for the query *text*; the lexical one has 1."""
         return 1 - (1 - self.unspaced) * foreign_share(text)
 
 
@@ -51,15 +51,15 @@ DEFAULT_FUSION = Fusion()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Rows, best first, at most as many as were wanted."""
+    """Rows, best first, at most the limit of the query."""
 
     rows: Int64s  # (n,)
     scores: Float32s  # (n,), falling
     ranks: Mapping[str, Int64s]
-    """For ``lexical`` and ``dense`` the place of each row in that list, from 1 on; 0 for none."""
+    """For ``lexical`` and ``dense`` the rank of each row in that list, from 1; 0 for none."""
 
     times: Int64s
-    """How many rows that may be found say the same as each row, which is the newest of them."""
+    """Number of visible duplicates of each row, which is the newest of them."""
 
 
 def rank(
@@ -70,19 +70,18 @@ def rank(
     fusion: Fusion = DEFAULT_FUSION,
 ) -> Ranking:
     """
-    Rank the rows that *query* may find and that words or meaning speak for.
+    Rank the visible rows with a lexical or dense match for *query*.
 
-    A row that is not embedded yet stands in the dense list where its words put it. Of rows that
-    say the same the newest is found, with the place of the best.
+    A row without a vector is in the dense list at the position of its lexical score. Of duplicates
+    the newest is returned, with the best rank among them.
 
     Args:
-        message_table: what the rows are.
-        lexical: the score of each row by its words: (rows,).
-        dense: the inner product of each row with the query: (rows,). NaN where a row is not
-            embedded yet, -inf where a search that is not exact did not come upon it; None where
-            nothing was embedded.
-        query: what is looked for, and by whom.
-        fusion: how the lists become one.
+        message_table: the rows.
+        lexical: the BM25 score of each row: (rows,).
+        dense: the inner product of each row with the query: (rows,). NaN for a row without a
+            vector, -inf for one that an approximate search did not reach; None without any vectors.
+        query: the query and its scope.
+        fusion: the parameters.
     """
     rows = _visible_rows(message_table, query)
     boosts = _boosts(query.text, message_table, fusion, rows)
@@ -90,7 +89,7 @@ def rank(
     is_candidate: Bools = lexical[rows] > 0
     place = _places(by_words + boosts, is_silent=~is_candidate)
     places = {"lexical": np.where(is_candidate, place, 0)}
-    # Without a word in common the boosts alone would make a list, as weighty as that of meaning.
+    # Without a lexical match the boosts alone would form a list with the weight of the dense one.
     scores = 1 / (_K + place) if is_candidate.any() else np.zeros(len(rows))
     if dense is not None:
         by_meaning = _standard(dense[rows].astype(np.float64))
@@ -101,7 +100,7 @@ def rank(
         if fusion.priors is None:
             weight *= _cheapness(message_table.sizes[rows])
         scores += weight / (_K + place)
-        # Not below the mean; a single one is the mean.
+        # Not below the mean; a single value is the mean.
         is_candidate |= is_embedded & (by_meaning >= 0)
     lines = _lines(message_table, rows, scores, np.flatnonzero(is_candidate))
     chosen = _best(lines.scores, np.arange(len(lines.scores)), max(query.limit, 0))
@@ -116,7 +115,7 @@ def rank(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lines:
-    """Each line that is a candidate once, by indices of rows."""
+    """Deduplicated candidates, by indices of rows."""
 
     newest: Int64s
     best: Int64s
@@ -127,7 +126,7 @@ class _Lines:
 def _lines(
     message_table: MessageTable, rows: Int64s, scores: Float64s, candidates: Int64s
 ) -> _Lines:
-    """Put together which of the *candidates* say the same, in the order of the newest of each."""
+    """Group duplicates among *candidates*, in the order of the newest of each group."""
     of = message_table.lines[rows]
     times = np.bincount(of, minlength=1)
     has_copies = times[of[candidates]] > 1
@@ -142,7 +141,7 @@ def _lines(
     order = np.arange(len(rows))
     if (np.diff(created) < 0).any():
         order = np.argsort(created, kind="stable")
-    # Of several values for one place the last one stays.
+    # Of several values for one index the last one is kept.
     newest = np.zeros(len(times), np.int64)
     newest[of[order]] = order
     best = newest.copy()
@@ -159,14 +158,14 @@ def _lines(
 
 def dense_query(text: str, speakers: Iterable[str]) -> str:
     """
-    Return what is to be embedded of a question: without the names of the speakers.
+    Return the query text to embed: without the names of speakers.
 
-    A name draws the vector towards everything that this speaker ever said: with it, dense recall
-    falls from .78 to .69. *speakers* are best those that `MessageTable.names_in` finds.
+    A name moves the vector towards all messages of that speaker: with it, dense recall falls from
+    .78 to .69. *speakers* are best those of `MessageTable.names_in`.
     """
     bare = text
     for name in sorted(set(speakers) - set(Role), key=lambda name: (-len(name), name)):
-        # Without spaces nothing tells where a name ends.
+        # Without spaces the end of a name is unknown.
         if unspaced_share(name) > 0:
             bare = bare.replace(name, " ")
         else:
@@ -177,7 +176,7 @@ def dense_query(text: str, speakers: Iterable[str]) -> str:
 
 
 def _visible_rows(message_table: MessageTable, query: Query) -> Int64s:
-    """Return the visible rows in the order of their messages, not in that of reading."""
+    """Return the visible rows in the order of their messages, not of their insertion."""
     rows = np.flatnonzero(message_table.mask(query))
     message_ids = message_table.message_ids[rows]
     return rows[np.argsort(message_ids)] if (np.diff(message_ids) < 0).any() else rows
@@ -193,10 +192,10 @@ def _boosts(text: str, message_table: MessageTable, fusion: Fusion, rows: Int64s
 
 def _cheapness(sizes: Int64s) -> Float64s:
     """
-    Weigh a row by how many of its like go into a budget, about 1 for one of 120 characters.
+    Return the length factor of each row, about 1 for 120 characters: short rows cost less budget.
 
-    BM25 counts length already, so this is for the dense list alone: +.003 over the budgets, and
-    with an exponent of 0.2 to 0.5 about the same.
+    BM25 normalizes by length already, so this is for the dense list only: +.003 over the budgets,
+    and about the same with an exponent of 0.2 to 0.5.
     """
     weights: Float64s = ((sizes + 40) / 160) ** -0.3
     return weights
@@ -215,10 +214,10 @@ def _standard(scores: Float64s) -> Float64s:
 
 def _beside_words(by_meaning: Float64s, by_words: Float64s, is_embedded: Bools) -> Float64s:
     """
-    Put the rows without a vector where their words put them, by z-scores of both.
+    Impute dense scores of rows without a vector from their lexical z-scores.
 
-    Those that are embedded may be few and all of them good: they take the mean and the spread of
-    their words, so that a row is not worse off for being embedded before the others.
+    The embedded rows may be few and all good: they are scaled to the mean and the spread of their
+    lexical scores, so that being embedded early is not a disadvantage.
     """
     if is_embedded.all() or not is_embedded.any():
         return by_meaning if is_embedded.any() else by_words
@@ -229,10 +228,10 @@ def _beside_words(by_meaning: Float64s, by_words: Float64s, is_embedded: Bools) 
 
 def _places(scores: Float64s, is_silent: Bools | None = None) -> Int64s:
     """
-    Return the rank of each score, 1 for the highest; of equal scores the later row ranks first.
+    Return the rank of each score, 1 for the highest; ties rank the later row first.
 
-    Rows that are silent, of which a list has nothing to say, share the last place of their score:
-    else a list without a word would put whatever was said last at its head.
+    Rows without a match in the list share the last rank of their score: else a list without matches
+    would rank the newest messages first.
     """
     places = np.empty(len(scores), np.int64)
     places[_best_first(scores)] = np.arange(1, len(scores) + 1)
@@ -245,12 +244,12 @@ def _places(scores: Float64s, is_silent: Bools | None = None) -> Int64s:
 def _best(scores: Float64s, candidates: Int64s, limit: int) -> Int64s:
     """Return the *limit* best of *candidates*, best first."""
     if 0 < limit < len(candidates):
-        # Most need not be sorted; those equal to the last one have to be looked at.
+        # Most need not be sorted; ties with the last one must be compared.
         least = np.partition(scores[candidates], len(candidates) - limit)[-limit]
         candidates = candidates[scores[candidates] >= least]
     return candidates[_best_first(scores[candidates])][:limit]
 
 
 def _best_first(scores: Float64s) -> Int64s:
-    """Return the indices of *scores* from the highest down; of equals the later first."""
+    """Return the indices of *scores*, highest first; ties put the later first."""
     return len(scores) - 1 - np.argsort(-scores[::-1], kind="stable")

@@ -1,1 +1,1 @@
-"""What is kept in memory for a search scope, in step with the store."""
+"""In-memory indexes of search scopes, synchronized with the store."""

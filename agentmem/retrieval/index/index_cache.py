@@ -1,4 +1,4 @@
-"""The indexes of domains that are in memory: loaded when needed, let go when there are too many."""
+"""LRU cache of the indexes of domains, loaded on demand."""
 
 import logging
 import threading
@@ -19,11 +19,11 @@ from agentmem.types import MessageId, Scope
 from agentmem.types.short_repr import ShortRepr
 
 _SAVED_SHARE: Final = 10
-"""A file is written anew when a tenth of it has changed, so no vector is written very often."""
+"""A file is rewritten when a tenth of it has changed, to bound write amplification."""
 
 _CLOSING_SHARE: Final = 50
 _PAUSE_S: Final = 60.0
-"""Before another try, after a file could not be written."""
+"""Delay before a retry, after a file could not be written."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallSettings(ShortRepr):
     """
-    How much is kept.
+    Limits of the cache and of index files.
 
     Args:
-        max_bytes: memory of all indexes together; the one in use may be larger.
-        save_after: vectors that came or went before a file is written at all.
+        max_bytes: maximum memory of all indexes together; the one in use may exceed it.
+        save_after: minimum number of added or removed vectors before a file is written.
 
     Raises:
         ConfigError: one of them is not an integer of at least 1.
@@ -52,7 +52,7 @@ class RecallSettings(ShortRepr):
 
 
 class IndexCache:
-    """Hands out the index of each domain. Threads may share it; an index has a lock of its own."""
+    """Returns the index of each domain. Thread-safe; each index has a separate lock."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class IndexCache:
         self._begin()
 
     def _begin(self) -> None:
-        """Set up what a forked process has to have anew."""
+        """Create the state that a forked process must renew."""
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Domain, MessageIndex] = OrderedDict()
         self._save_at = float("-inf")
         self._is_tidy = False
 
     def get(self, domain: Domain) -> MessageIndex:
-        """Return the index of *domain*, which may have to catch up."""
+        """Return the index of *domain*, which may not be up to date."""
         with self._lock:
             index = self._indexes.get(domain)
             if index is None:
@@ -117,7 +117,7 @@ class IndexCache:
 
     def forget(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
         """
-        Drop what is kept of these messages, in memory and in files.
+        Remove these messages from memory and from files.
 
         Raises:
             IndexFileError: a file cannot be removed.
@@ -140,8 +140,8 @@ class IndexCache:
         """
         Save indexes with enough changes, and partition large ones.
 
-        A file that cannot be written does not raise: it is logged and shown, and what is in memory
-        goes on to be used.
+        A failed write does not raise: it is logged and shown in the status, and the index in memory
+        remains in use.
         """
         if self._files is not None and not self._is_tidy:
             self._is_tidy = True
@@ -166,7 +166,7 @@ class IndexCache:
             self.file_error = None
 
     def num_file_bytes(self, domain: Domain) -> int | None:
-        """Return the size of the file of *domain*; None if there is none."""
+        """Return the size of the file of *domain*; None without one."""
         return None if self._files is None else self._files.num_bytes(domain)
 
     def _loaded(self) -> list[MessageIndex]:

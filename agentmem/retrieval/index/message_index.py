@@ -1,8 +1,8 @@
 """
-All that is kept in memory of one domain, in step with the archive.
+The in-memory index of one domain, synchronized with the archive.
 
-Positions of a branch are dense and its head moves with them, so to be in step is to have read each
-branch up to its head. The words are there as soon as a message is; its vector when it is embedded.
+Positions of a branch are contiguous and its head moves with them, so the index is up to date when
+each branch is read up to its head. Words are indexed at once, vectors when they are embedded.
 """
 
 import threading
@@ -29,17 +29,17 @@ from agentmem.types import BranchId, MessageId, StoredMessage
 
 _PAGE: Final = 1000
 _BYTES_OF_ROW: Final = 1000
-"""About what a message takes in the message_table and in the index of words."""
+"""Approximate bytes of a message in the message table and in the lexical index."""
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many of how many messages are done."""
+"""Progress callback: (done, total), in messages."""
 
 
 class MessageIndex:
     """
     The index of one domain. Its users hold *lock*.
 
-    The first `catch_up` reads everything; without an embedder there are no vectors.
+    The first `catch_up` reads all messages; without an embedder there are no vectors.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MessageIndex:
         self.lock = threading.RLock()
         self._saving = threading.Lock()
         self.num_rounds = 0
-        """Of the worker, when vectors were last asked for however many were missing."""
+        """Progress of the worker when all missing vectors were last requested."""
         self.domain = domain
         self._archive = archive
         self._embedder = embedder
@@ -69,7 +69,7 @@ class MessageIndex:
 
     @property
     def num_bytes(self) -> int:
-        """About how much memory this takes."""
+        """Approximate bytes of memory."""
         vectors = 0 if self.vectors is None else self.vectors.index.num_bytes
         return len(self.message_table) * _BYTES_OF_ROW + vectors
 
@@ -80,23 +80,23 @@ class MessageIndex:
 
     @property
     def num_embedded(self) -> int:
-        """Count the messages that can be found by their meaning."""
+        """Number of messages with a vector."""
         return 0 if self.vectors is None else len(np.unique(self.vectors.index.rows))
 
     @property
     def pending(self) -> Sequence[MessageId]:
-        """List the messages that have no vector yet."""
+        """Return the messages without a vector."""
         return () if self.vectors is None else tuple(self.vectors.missing)
 
     def catch_up(
         self, on_progress: OnProgress | None = None, *, even_if_many: bool = False
     ) -> None:
         """
-        Read what was appended, embedded or deleted with its branch since the last call.
+        Apply the changes since the last call: new messages and vectors, deleted branches.
 
         Args:
-            on_progress: is told how much is read.
-            even_if_many: whether vectors are asked for although many were missing a moment ago.
+            on_progress: progress callback.
+            even_if_many: whether to request vectors although many were missing recently.
         """
         extents = {extent.branch_id: extent for extent in self._archive.extents(self.domain)}
         if any(_is_another(self._branches.get(one), extent) for one, extent in extents.items()):
@@ -122,14 +122,14 @@ class MessageIndex:
             self.vectors.catch_up(even_if_many=even_if_many or is_first)
 
     def query_text(self, text: str) -> str:
-        """Return the text of a question that is to be embedded."""
+        """Return the part of a query text to embed."""
         return dense_query(text, self.message_table.names_in(text))
 
     def find(self, query: Query, vector: Float32s | None) -> list[Hit]:
         """
-        Find what *query* asks for, best first, as the archive has it at this moment.
+        Search for *query*; best first, with the current messages of the archive.
 
-        Messages that are gone meanwhile leave the index, and the next best take their places.
+        Messages deleted meanwhile are removed from the index and replaced by the next best.
         """
         while True:
             ranking = self._rank(query, vector)
@@ -139,7 +139,7 @@ class MessageIndex:
             stored = {one.id: one for one in self._archive.get(self.domain, message_ids)}
             gone = [message_id for message_id in message_ids if message_id not in stored]
             if not all(map(self._is_same, stored.values())):
-                # Messages never change, so this is another database than the one that was read.
+                # Messages are immutable, so the database was replaced.
                 self._begin()
                 self.catch_up()
             elif gone:
@@ -148,7 +148,7 @@ class MessageIndex:
                 return self._hits(query, ranking, [stored[one] for one in message_ids])
 
     def remove(self, message_ids: Iterable[MessageId]) -> None:
-        """Forget these messages, and their share in the terms of neighbours."""
+        """Remove these messages, and their share in the term frequencies of neighbours."""
         known = [one for one in message_ids if self.message_table.row_of(one) is not None]
         rows = self.message_table.remove(known)
         if not rows:
@@ -158,14 +158,14 @@ class MessageIndex:
             self.vectors.remove(known, rows)
 
     def count_as_unsaved(self) -> None:
-        """Take note that the file is gone."""
+        """Record that the file was removed."""
         if self.vectors is not None:
             self.vectors.num_changes += len(self.vectors.index)
             self.vectors.has_leftovers = False
 
     def save(self) -> None:
         """
-        Save the vectors of what the archive has at this moment. Not to be called with the *lock*.
+        Save the vectors of messages that are in the archive. Not to be called with the *lock*.
 
         Raises:
             IndexFileError: the file cannot be written.
@@ -230,7 +230,7 @@ class MessageIndex:
         return extent.head - (extent.forked_at if known is None else known.head)
 
     def _read(self, extent: Extent) -> Iterable[int]:
-        """Read what is new in a branch, page by page, and give how many messages each had."""
+        """Read new messages of a branch page by page; yield the number of messages of each page."""
         first = extent.head - self._num_new(extent) + 1
         for start in range(first, extent.head + 1, _PAGE):
             last = min(start + _PAGE - 1, extent.head)
@@ -240,7 +240,7 @@ class MessageIndex:
             self._branches[extent.branch_id] = replace(extent, head=last)
             yield last - start + 1
             if not page:
-                # Positions are dense: a head that is far behind the last message is damaged.
+                # Positions are contiguous: a head far after the last message is corrupt.
                 break
 
     def _add(self, entries: Sequence[IndexedMessage]) -> None:
@@ -251,7 +251,7 @@ class MessageIndex:
             self.vectors.add([entry.message_id for entry in entries], rows)
 
     def _forget_branches(self, branch_ids: AbstractSet[BranchId]) -> None:
-        """Forget all of them at once: each pass over the rows of the domain has its price."""
+        """Remove all of them in one pass over the rows of the domain."""
         if not branch_ids:
             return
         for branch_id in branch_ids:
@@ -261,14 +261,14 @@ class MessageIndex:
         self._remove_leftovers(MessageId(i) for i in self.message_table.message_ids[rows].tolist())
 
     def _remove_leftovers(self, message_ids: Iterable[MessageId]) -> None:
-        """Forget what another process deleted; this one's file may have it still."""
+        """Remove messages that another process deleted; this process's file may still have them."""
         self.remove(message_ids)
         if self.vectors is not None:
             self.vectors.has_leftovers = True
 
 
 def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedVectors:
-    """Leave out what the archive does not have any more, or has of something else."""
+    """Omit vectors whose message was deleted, or whose content hash differs."""
     ids = np.unique(saved.message_ids)
     content_hashes = np.zeros(len(ids), np.uint64)
     is_held = np.zeros(len(ids), np.bool_)
@@ -289,7 +289,7 @@ def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedV
 
 
 def _is_another(known: Extent | None, now: Extent) -> bool:
-    """Return whether a branch is not the one that was read: heads only move forward."""
+    """Return whether a branch was replaced since it was read: heads only move forward."""
     if known is None:
         return False
     return (

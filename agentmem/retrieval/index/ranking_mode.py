@@ -1,4 +1,4 @@
-"""How a question is ranked, by what the log is made of and what kind of question it is."""
+"""Ranking parameters, by the kind of log and the kind of query."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,13 +18,13 @@ from agentmem.retrieval.rows.message_table import MessageTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMode:
-    """What words of neighbours count, and what speaks for a row whatever it says."""
+    """Smoothing over neighbours, and priors."""
 
     smoothing: Smoothing
     priors: LogPriors | None = None
 
     def scores(self, lexical: LexicalIndex, text: str) -> Float32s:
-        """Score every row by the words of *text*: (rows,)."""
+        """Return the lexical score of each row for *text*: (rows,)."""
         is_sublinear = self.priors is not None
         return lexical.scores(text, self.smoothing, is_sublinear=is_sublinear)
 
@@ -35,7 +35,7 @@ OF_NEXT_TURN: Final = RankingMode(smoothing=WIDE, priors=NEXT_TURN)
 
 
 def ranking_mode(text: str, message_table: MessageTable) -> RankingMode:
-    """Choose how to rank for the query *text*: people with names, or a user and an assistant."""
+    """Choose the parameters for the query *text*: named people, or a user and an assistant."""
     if not is_assistant_log(message_table):
         return OF_PEOPLE
     return OF_LOOK_BACK if looks_back(text) else OF_NEXT_TURN

@@ -1,10 +1,10 @@
 """
-Finds messages by their words: BM25 in which a message borrows words from its neighbours.
+Lexical search: BM25 with term frequencies smoothed over neighbouring messages.
 
-An answer rarely repeats the words that it answers. So a message counts the words of its neighbours
-within one sitting, fewer with each step (`neighbour_smoothing`). What is kept is only who said
-which word, and how often; who is near is looked up for the words of a question. So a message costs
-its own words alone when it is added, and the index is the same in whatever portions it was filled.
+An answer rarely repeats the words of its question. So a message counts the words of its neighbours
+within one sitting, with a weight that decays per step (`neighbour_smoothing`). The index has plain
+posting lists; smoothing is applied at query time. So adding a message costs its own words only, and
+the index does not depend on the batches in which it was filled.
 """
 
 from array import array
@@ -32,9 +32,9 @@ B = 0.75
 
 class LexicalIndex:
     """
-    The words of each row. Not for two threads at once.
+    The inverted index of all rows. Not thread-safe.
 
-    Rows are those of a `MessageTable` and are to be added in its order, every one of them.
+    Rows are those of a `MessageTable`, and all must be added, in its order.
     """
 
     def __init__(self) -> None:
@@ -49,11 +49,11 @@ class LexicalIndex:
         self._neighbours = Neighbours()
 
     def __len__(self) -> int:
-        """Count the rows, removed ones included."""
+        """Return the number of rows, removed ones included."""
         return len(self._lengths)
 
     def add(self, entries: Sequence[IndexedMessage], rows: range) -> None:
-        """Take up *entries* as *rows*, which go on where the last ones ended."""
+        """Index *entries* as *rows*, which continue the previous ones."""
         assert rows.start == len(self), f"row {rows.start} added behind row {len(self) - 1}"
         for row, entry in zip(rows, entries, strict=True):
             words = self._analyzer.passage(searched_text(entry))
@@ -69,7 +69,7 @@ class LexicalIndex:
         self._num_alive += len(rows)
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget these rows, and their share in the terms of neighbours."""
+        """Remove these rows, and their share in the term frequencies of neighbours."""
         for row in rows:
             for term in self._terms[row]:
                 self._postings[term].remove(row)
@@ -92,13 +92,13 @@ class LexicalIndex:
         self, text: str, smoothing: Smoothing = NEAR, *, is_sublinear: bool = False
     ) -> Float32s:
         """
-        Score every row for a query: (rows,), 0 where no word of it is near.
+        Return the score of each row for a query: (rows,), 0 without a matching word nearby.
 
         Args:
             text: the query.
             smoothing: one of `SMOOTHINGS`.
-            is_sublinear: whether a term counts with the root of how often the query has it, as is
-                right for long queries.
+            is_sublinear: whether a term counts with the square root of its frequency in the query,
+                as suits long queries.
         """
         scores = np.zeros(len(self))
         if not self._num_alive:
@@ -137,7 +137,7 @@ class LexicalIndex:
         return rows, counts
 
     def _common_languages(self) -> list[str]:
-        """List the languages of which there is more than a stray text, the most common first."""
+        """Return the languages of more than a stray text, the most common first."""
         least = max(1, self._num_of_language.total() // 50)
         found = sorted(self._num_of_language.items(), key=lambda item: (-item[1], item[0]))
         return [language for language, num in found if num >= least]
@@ -158,10 +158,10 @@ class LexicalIndex:
 
 class _Postings:
     """
-    Who says a term: rows in rising order, and how often each does.
+    The posting list of a term: rows in ascending order, and the frequency in each.
 
-    A row that is removed stays with a count of 0 until half of them are such: so removing one
-    costs the finding of its place, however many others say the term.
+    A removed row stays with a count of 0 until half of the list is removed: so a removal costs one
+    binary search, whatever the length of the list.
     """
 
     __slots__ = ("counts", "num_alive", "rows")
@@ -177,7 +177,7 @@ class _Postings:
         self.num_alive += 1
 
     def remove(self, row: int) -> None:
-        """Forget that *row*, which is there, says the term."""
+        """Remove *row*, which is in the list."""
         self.counts[bisect_left(self.rows, row)] = 0
         self.num_alive -= 1
         if 2 * self.num_alive < len(self.rows):
@@ -186,7 +186,7 @@ class _Postings:
             self.counts = array("i", counts[counts > 0].tobytes())
 
     def arrays(self) -> tuple[Int64s, Float64s]:
-        """Return the rows that say it, and how often."""
+        """Return the rows and the term frequencies."""
         rows, counts = np.array(self.rows, np.int64), np.array(self.counts, np.float64)
         if self.num_alive < len(rows):
             rows, counts = rows[counts > 0], counts[counts > 0]
@@ -194,6 +194,6 @@ class _Postings:
 
 
 def searched_text(entry: IndexedMessage) -> str:
-    """Write what can be searched for: who spoke, what, and the day, as it is named and in ISO."""
+    """Return the searchable text: speaker, text, and the date, in words and in ISO 8601."""
     at = entry.created_at.astimezone(UTC)
     return f"{entry.speaker} {entry.text} {MONTHS[at.month - 1]} {at:%Y-%m-%d}"

@@ -16,14 +16,14 @@ _NONE = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoothing:
     """
-    How much of the words of its neighbours a row counts.
+    Weights of the words of neighbours.
 
     Args:
         earlier: weight of the row one step before, raised to the number of steps.
         later: the same for rows after it.
-        reach: number of steps each way.
-        max_lent: words that a row lends at most, in proportion; None for all of them. A reply of a
-            thousand words would else fill its neighbours.
+        reach: number of steps in each direction.
+        max_lent: maximum words that a row contributes, scaled down in proportion; None for no
+            limit. Else a reply of a thousand words would dominate its neighbours.
     """
 
     earlier: float
@@ -42,7 +42,7 @@ class Smoothing:
         return tuple(self.later**distance for distance in range(1, self.reach + 1))
 
     def lent(self, lengths: Float64s) -> Float64s:
-        """Return how many words rows of *lengths* lend: (rows,)."""
+        """Return the number of words that rows of *lengths* contribute: (rows,)."""
         return lengths if self.max_lent is None else np.minimum(lengths, self.max_lent)
 
 
@@ -50,7 +50,7 @@ NEAR = Smoothing(earlier=0.7, later=0.5, reach=5)
 """For conversations of named speakers."""
 
 DAMPED = Smoothing(earlier=0.7, later=0.5, reach=5, max_lent=40)
-"""For logs of a user and an assistant, and a question that looks back."""
+"""For logs of a user and an assistant, and a question about earlier messages."""
 
 WIDE = Smoothing(earlier=0.8, later=0.8, reach=8, max_lent=60)
 """For logs of a user and an assistant, and an ordinary next turn."""
@@ -62,7 +62,7 @@ _REACH = max(smoothing.reach for smoothing in SMOOTHINGS)
 
 class Neighbours:
     """
-    The rows of each sitting as a chain: the messages of a branch without a pause of an hour.
+    The rows of each sitting as a linked list: the messages of a branch without a pause of an hour.
 
     Inside, rows are counted from 1: 0 is the null row, whose links point to itself.
     """
@@ -77,7 +77,7 @@ class Neighbours:
             column.append(0)
 
     def add(self, entry: IndexedMessage) -> None:
-        """Take up the next row."""
+        """Append the next row."""
         row = len(self._before)
         self._created.append(entry.created_at.timestamp())
         self._branches.append(entry.branch_id)
@@ -87,13 +87,13 @@ class Neighbours:
         self._last[entry.branch_id] = row
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Close the chains over *rows*: those around one become neighbours, if it was short."""
+        """Unlink *rows*: the rows around one become neighbours, if the pause was short."""
         before, after = self._before.values, self._after.values
         for row in (one + 1 for one in rows):
             earlier, later = int(before[row]), int(after[row])
             branch = int(self._branches.values[row])
             if self._last.get(branch) == row:
-                # Whatever comes next is later than the sitting before this one by a pause.
+                # Any later row is separated from the previous sitting by a pause.
                 self._last[branch] = earlier
             before[row] = after[row] = after[earlier] = before[later] = _NONE
             self._join(earlier, later)
@@ -102,9 +102,9 @@ class Neighbours:
         self, rows: Int64s, smoothing: Smoothing
     ) -> Iterator[tuple[Int64s, Int64s, float]]:
         """
-        Yield the rows that *rows*, all different, are smoothed into, with the weight.
+        Yield the rows into which *rows*, all different, are smoothed, with the weight.
 
-        Each result is indices into *rows*, the rows that borrow from those, which are all
+        Each result has indices into *rows*, the rows that they contribute to, which are all
         different too, and the weight.
         """
         sides = (self._after.values, smoothing.before), (self._before.values, smoothing.after)
@@ -118,7 +118,7 @@ class Neighbours:
                 yield which, at - 1, weight
 
     def before(self, row: int) -> list[int]:
-        """List the rows before *row* in its sitting, the nearest first, as far as it borrows."""
+        """Return the rows before *row* in its sitting, nearest first, within the reach."""
         return self._follow(self._before.values, row)
 
     def around(self, rows: Sequence[int]) -> set[int]:

@@ -1,1 +1,1 @@
-"""The messages of a search scope as rows: facts as columns, aliases of speakers, content hashes."""
+"""The messages of a search scope as rows: metadata columns, speaker aliases, content hashes."""

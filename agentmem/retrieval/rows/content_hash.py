@@ -1,4 +1,4 @@
-"""Content hashes of messages, which show whether a stored vector still belongs to its text."""
+"""Content hashes of messages, to validate stored vectors."""
 
 import hashlib
 from typing import Final
@@ -7,18 +7,18 @@ from agentmem.retrieval.rows.message_table import IndexedMessage
 from agentmem.types import SessionId
 
 NO_SESSION: Final = SessionId(0)
-"""For an entry that is only looked at: what a message says does not depend on its session."""
+"""A placeholder: the searchable text does not depend on the session."""
 
 
 def content_hash(entry: IndexedMessage) -> int:
     """
-    Return a hash of 64 bits over the place and the words of a message.
+    Return a 64-bit hash over the position and the text of a message.
 
-    A database that was restored or replaced has other messages under the ids that an index knows;
-    where the mark is the same, so is what was embedded.
+    A restored or replaced database has other messages under known ids; with an equal hash the
+    stored vector is valid.
     """
     place = f"{entry.message_id} {entry.branch_id} {entry.position}"
-    # No text has a NUL, so no two messages give the same whole.
+    # NUL is a safe separator: no text has one.
     whole = f"{place}\0{entry.speaker}\0{entry.text}".encode()
     digest = hashlib.blake2b(whole, digest_size=8).digest()
     return int.from_bytes(digest, "little")

@@ -1,4 +1,4 @@
-"""Arrays that grow."""
+"""Growable arrays."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ _FIRST_CAPACITY = 16
 
 
 class GrowableArray(Generic[Kind]):
-    """An array that is appended to, at a constant cost for each value."""
+    """An array with appends in amortized constant time."""
 
     def __init__(self, dtype: type[Kind]) -> None:
         self._values: npt.NDArray[Kind] = np.zeros(_FIRST_CAPACITY, dtype)
@@ -28,7 +28,7 @@ class GrowableArray(Generic[Kind]):
 
     @property
     def values(self) -> npt.NDArray[Kind]:
-        """A view of what is there; to be taken anew after an `append` or `extend`."""
+        """A view of the values; invalid after an `append` or `extend`."""
         return self._values[: self._size]
 
     def append(self, value: Any) -> None:
@@ -43,13 +43,13 @@ class GrowableArray(Generic[Kind]):
         self._size += len(values)
 
     def fill(self, gaps: Int64s, last: Int64s, size: int) -> None:
-        """Put the values at *last* into the *gaps*, and keep *size* of all."""
+        """Move the values at *last* into the *gaps*, and truncate to *size*."""
         self._values[gaps] = self._values[last]
         self._size = size
 
     def _reserve(self, size: int) -> None:
         if size > len(self._values):
-            # Doubling makes the copies add up to a constant for each value.
+            # Doubling gives amortized constant cost per value.
             more = np.zeros(max(size, 2 * len(self._values)), self._values.dtype)
             more[: self._size] = self.values
             self._values = more

@@ -1,7 +1,7 @@
 """
-What can be found: one row for each message of a domain, its facts as columns.
+The searchable messages of a domain: one row per message, its metadata as columns.
 
-It says who may see which row. What a row says is kept by the indexes, not here.
+It decides which rows a query may see. The texts are in the indexes, not here.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ _DAY_S = 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedMessage:
-    """A message as it is searched."""
+    """A message in searchable form."""
 
     message_id: MessageId
     branch_id: BranchId
@@ -58,20 +58,20 @@ class IndexedMessage:
     """The message's name, else its role."""
 
     text: str = field(repr=False)
-    """Its text parts without thoughts, and what its images show; never blank."""
+    """Its text parts without reasoning, and the descriptions of its images; never blank."""
 
     line: str = field(default="", repr=False)
-    """What its copies have in common; it has none where this is left out."""
+    """Deduplication key; None for a message without duplicates."""
 
 
 def indexed_message(
     stored: StoredMessage, session_id: SessionId, *, with_line: bool = True
 ) -> IndexedMessage | None:
     """
-    Return what can be found of *stored*; None for an empty or synthetic message.
+    Return the searchable form of *stored*; None for an empty or synthetic message.
 
-    Thoughts of a model are left out, in parts of their own or between their tags. The line is
-    only for what a `MessageTable` takes up.
+    Reasoning is excluded, in separate parts or between tags. The line is needed only for a
+    `MessageTable`.
     """
     message = stored.message
     if stored.origin in (Origin.SYNTHETIC, Origin.DELETED, Origin.DAMAGED):
@@ -101,11 +101,10 @@ def indexed_message(
 
 class MessageTable:
     """
-    The rows of one domain, in the order in which they were added.
+    The rows of one domain, in order of insertion.
 
-    A row keeps its number for ever; a removed one stays as an invisible row.
-    Columns are views of the rows added so far and must not be written to or kept across an `add`.
-    Not for two threads at once.
+    Row numbers are stable; a removed row becomes invisible.
+    Columns are views of the current rows: read-only, and invalid after an `add`. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -126,7 +125,7 @@ class MessageTable:
         self._names = SpeakerAliases()
         self._subtasks: set[int] = set()
         self.zone: tzinfo = UTC
-        """The time zone of the question that is being answered."""
+        """The time zone of the current query."""
 
     def __len__(self) -> int:
         """Count the rows, removed ones included."""
@@ -164,40 +163,40 @@ class MessageTable:
 
     @property
     def speakers(self) -> npt.NDArray[np.int32]:
-        """Who speaks, as the number that `speaker_numbers` gives the name."""
+        """The speaker, as a number of `speaker_numbers`."""
         return self._speakers.values
 
     @property
     def speaker_numbers(self) -> Mapping[str, int]:
-        """The number of everyone who ever spoke, by name; those without one by their role."""
+        """The number of each speaker, by name, or by role without one."""
         return self._names.numbers
 
     def names_in(self, text: str) -> Mapping[str, int]:
         """
-        Find which speakers *text* names: their numbers by the names as they are spelled there.
+        Return the speakers that *text* names: their numbers by the names as spelled there.
 
-        Who has no name may still be called one by whom he talks with.
+        Also a speaker without a name whom the other one addresses by a name.
         """
         return self._names.found_in(text)
 
     @property
     def named(self) -> Bools:
-        """Whether the speaker has a name, and not only a role."""
+        """Whether the speaker has a name, not only a role."""
         return self._named.values
 
     @property
     def questions(self) -> Bools:
-        """Whether it asks something and says little else."""
+        """Whether it is mainly a question."""
         return self._questions.values
 
     @property
     def timed(self) -> Bools:
-        """Whether it says when something was or will be."""
+        """Whether it has a time expression."""
         return self._timed.values
 
     @property
     def lines(self) -> Int64s:
-        """A number for each row that is the same for those that say the same, white space aside."""
+        """Group number of each row, equal for duplicates."""
         return self._lines.values
 
     @property
@@ -206,9 +205,9 @@ class MessageTable:
 
     def add(self, entries: Sequence[IndexedMessage]) -> range:
         """
-        Take up *entries*, none of which may be there already, and give their rows.
+        Add *entries*, none of which may exist, and return their rows.
 
-        Those of one branch are to come in the order of their positions.
+        Those of one branch must be in order of position.
         """
         rows = range(len(self), len(self) + len(entries))
         for row, entry in zip(rows, entries, strict=True):
@@ -238,11 +237,11 @@ class MessageTable:
         return rows
 
     def row_of(self, message_id: MessageId) -> int | None:
-        """Find the row of a message that is there."""
+        """Return the row of a message that exists."""
         return self._rows.get(message_id)
 
     def local(self, zone: tzinfo) -> Float64s:
-        """Return `created` as a clock in *zone* showed it, as if that were UTC."""
+        """Return `created` as local time in *zone*, encoded as if UTC."""
         if zone is UTC or not len(self.created):
             return self.created
         days, which = np.unique(np.floor(self.created / _DAY_S), return_inverse=True)
@@ -251,21 +250,21 @@ class MessageTable:
             for more in (0, 1)
         )
         offsets: Float64s = begins[which]
-        # Days on which the clocks are changed, moment by moment.
+        # Days with a change of the UTC offset, time by time.
         for row in np.flatnonzero((begins != ends)[which]).tolist():
             offsets[row] = _offset(zone, float(self.created[row]))
         return self.created + offsets
 
     def note_subtask(self, branch_id: BranchId) -> None:
-        """Take note that only its own session may find what this branch has."""
+        """Make the messages of this branch visible to its own session only."""
         self._subtasks.add(branch_id)
 
     def mask(self, query: Query) -> Bools:
         """
-        Return for each row whether *query* may find it.
+        Return for each row whether it is visible to *query*.
 
-        In the session that asks only what *query* names as visible; in others their main branch:
-        what a subtask did not promote stays private to it.
+        Of the searching session the ranges that *query* names; of other sessions the main branch:
+        unpromoted messages of subtasks are private.
         """
         seen: Bools = self.alive & (self.session_ids != query.session_id)
         if self._subtasks and query.domain.session_id is None:
@@ -280,24 +279,24 @@ class MessageTable:
 
 
 def _hash(line: str) -> int:
-    """Return 64 bits that stand for *line*."""
+    """Return a 64-bit hash of *line*."""
     return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
 
 
 def _offset(zone: tzinfo, moment: float) -> float:
-    """Return the seconds by which clocks in *zone* are ahead of UTC."""
+    """Return the UTC offset of *zone* in seconds."""
     try:
         offset = (_EPOCH + timedelta(seconds=moment)).astimezone(zone).utcoffset()
     except OverflowError:
-        offset = None  # the first and the last day that there is
+        offset = None  # the first and the last day of the range of datetime
     return 0.0 if offset is None else offset.total_seconds()
 
 
 def is_question(text: str) -> bool:
-    """Return whether *text* ends by asking, in whatever script."""
+    """Return whether *text* ends with a question, in any script."""
     return text.rstrip().endswith(("?", "\uff1f", "\u061f", "\u037e"))
 
 
 def tells_when(text: str) -> bool:
-    """Return whether *text* names a day, a month or a time before or after it was said."""
+    """Return whether *text* has a time expression: a day, a month or a relative time."""
     return _WHEN.search(text) is not None

@@ -1,10 +1,9 @@
 """
-Who is called what.
+Speaker aliases, learned from forms of address.
 
-A message has the name of its speaker, or only a role. A name that one of two speakers addresses
-the other one with is the other one's: the one addressed by "Thanks, Anna!" is
-Anna. So a question that has a name says who is likely to have said the answer even in a log that
-has roles alone.
+A message has the name of its speaker, or only a role. A name by which one of two speakers
+addresses the other belongs to the other: the addressee of "Thanks, Anna!" is Anna. So a name in a
+query identifies the likely speaker of the answer, even in a log with roles only.
 """
 
 import re
@@ -29,11 +28,11 @@ _WORDS = re.compile(rf"\b{_NAME}")
 _TWO = 2
 _MIN_TIMES = 3
 _MIN_SHARE = 0.8
-"""How often, and with which share by one speaker, a name is used where it tells who is meant."""
+"""Minimum uses of a name, and minimum share by one speaker, for an alias."""
 
 
 class SpeakerAliases:
-    """The names that the speakers of one domain have or are called. Not for two threads at once."""
+    """Names and aliases of the speakers of one domain. Not thread-safe."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -48,7 +47,7 @@ class SpeakerAliases:
         return self._numbers
 
     def add(self, row: int, role: Role, speaker: str, text: str) -> int:
-        """Take note of who spoke, and whom that addressed; give the speaker's number."""
+        """Record a message's speaker and forms of address; return the speaker's number."""
         number = self._numbers.setdefault(speaker, len(self._numbers))
         is_tool = role is Role.TOOL
         spoken = _Spoken(
@@ -62,12 +61,12 @@ class SpeakerAliases:
         return number
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget what was learned from these rows."""
+        """Remove the evidence of these rows."""
         for row in rows:
             self._count(self._rows.pop(row), -1)
 
     def found_in(self, text: str) -> dict[str, int]:
-        """Find who is named in *text*: the number of the speaker by the name as it is spelled."""
+        """Return the speakers that *text* names: their numbers by the names as spelled."""
         found: dict[str, int] = {}
         for name, number in self._numbers.items():
             if self._named[number] > 0:
@@ -78,7 +77,7 @@ class SpeakerAliases:
         return found
 
     def _called(self, name: str) -> int | None:
-        """Find which of two speakers the other one calls *name*."""
+        """Return which of two speakers the other one calls *name*."""
         by = self._addressed.get(name)
         talking = [number for number, times in self._talking.items() if times > 0]
         if by is None or len(talking) != _TWO or by.total() < _MIN_TIMES:
@@ -107,7 +106,7 @@ class _Spoken:
 
 
 def _spellings(name: str, text: str) -> list[str]:
-    """Find *name*, or its first word, in *text*; in any case if all of *text* is in lower case."""
+    """Find *name*, or its first word, in *text*; ignore case if *text* is all lower case."""
     is_lower = text == text.lower()
     for one in dict.fromkeys([name, *name.split()[:1]]):
         if unspaced_share(one) > 0:

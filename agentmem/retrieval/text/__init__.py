@@ -1,1 +1,1 @@
-"""Words of a text: tokenizing, stemming and stop words in any script."""
+"""Text analysis: tokenization, stemming and stop words in any script."""

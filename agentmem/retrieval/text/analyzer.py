@@ -1,10 +1,9 @@
 """
-What the words of a text are, in any script.
+Text analysis: from a text to index terms, in any script.
 
-Letters with their marks are words, stemmed as their language does it, with and without their
-accents; scripts that are written without spaces are cut into pairs of characters. What has digits
-or is spelled like a name in a program, an address or a date is a word as a whole, and so are its
-parts.
+Words are letters with their marks, stemmed by language, with and without accents; scripts without
+spaces are split into character bigrams. A token with digits, an identifier, an address or a date is
+a term as a whole, and so are its parts.
 """
 
 import re
@@ -31,7 +30,7 @@ from agentmem.types.words import LETTER, UNSPACED, WORD, clusters, normalize
 
 _RUNS = re.compile(rf"(?P<run>[{UNSPACED}]+)|(?P<rest>[^{UNSPACED}]+)")
 _IN_RUN = re.compile("[\u0e3f\u0e4f\u0e5a\u0e5b\u104a-\u104f\u17d4-\u17db\u30a0\u30fb]+")
-"""Signs of those scripts that are no letters."""
+"""Characters of those scripts that are not letters."""
 
 _CHUNK = re.compile(rf"\w{WORD}*(?:[.\-:/@#+'&]+\w{WORD}*)*[#+]*")
 _PART = re.compile(rf"[^\W_]{LETTER}*")
@@ -49,35 +48,35 @@ _PARTICLES = re.compile(
 
 _DEFAULT = LATIN_LANGUAGES[0]
 _MIN_EVIDENCE = 2
-"""Stop words of a language other than the default one that make a text one of that language."""
+"""Minimum stop words of a language other than the default one, to detect that language."""
 
 _MAX_REMEMBERED = 1 << 16
 _LONGEST = 64
-"""Characters of a word that are compared; longer ones are hashes and the like."""
+"""Maximum compared characters of a word; longer ones are mostly hashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The terms of a text in their order, and its language."""
+    """The terms of a text in order, and its language."""
 
     terms: list[str]
     language: str | None
-    """None where nothing tells one language in Latin letters from another."""
+    """None where the language of a Latin-script text is undetected."""
 
 
 class Analyzer:
-    """Turns texts into the terms that an index keeps. Threads may share it."""
+    """Analyzes texts into index terms. Thread-safe."""
 
     def __init__(self) -> None:
         self._forms = lru_cache(maxsize=_MAX_REMEMBERED)(Stems().forms)
 
     def passage(self, text: str) -> Words:
         """
-        Return the terms of a text that is to be found.
+        Return the terms of a text to index.
 
-        A word with accents counts with and without them, so that who types them finds it first
-        and who does not finds it too. Characters of scripts without spaces count alone and in
-        pairs, so that a question of one character finds them.
+        A word with accents is indexed with and without them, so that a query with them ranks it
+        first and one without them matches too. Characters of scripts without spaces are indexed
+        as unigrams and bigrams, so that a query of one character matches.
         """
         words, runs = _split(text)
         language = language_of(words)
@@ -93,11 +92,11 @@ class Analyzer:
 
     def query(self, text: str, languages: Iterable[str] = ()) -> list[tuple[str, ...]]:
         """
-        Return the terms of a question, each with others that may stand for it.
+        Return the terms of a query, each with its alternatives.
 
-        A question is often too short to tell its language, so that a word of it stands for what
-        it would be in each of *languages*, those of the texts, and in each of its script. One of
-        stop words alone, such as a name that is two of them elsewhere, is looked for as it is.
+        A query is often too short for language detection, so a word has the stems of each of
+        *languages*, those of the texts, and of each language of its script. A query of stop words
+        only, such as a name that consists of them in another language, is searched unchanged.
         """
         words, runs = _split(text)
         mine = language_of(words)
@@ -111,12 +110,12 @@ class Analyzer:
             characters = clusters(run)
             pairs = _pairs(characters) if len(characters) > 1 else characters
             terms += [(pair,) for pair in pairs if pair not in STOP_PAIRS]
-            # A word of one character stands beside others in the text than in the question.
+            # A word of one character has other neighbours in the text than in the query.
             terms += [(one,) for one in _singles(characters) if len(characters) > 1]
         return terms
 
     def _meant(self, word: str, languages: Sequence[str]) -> tuple[str, ...]:
-        """Return all that *word* of a question may stand for."""
+        """Return the alternatives of *word* of a query."""
         spelled = dict.fromkeys(one for language in languages for one in spellings(word, language))
         forms = (
             form for one in spelled for language in languages for form in self._forms(one, language)
@@ -125,7 +124,7 @@ class Analyzer:
 
 
 class _Spoken:
-    """Which language each word of one text is in, by the stop words of its script."""
+    """The language of each word of a text, by the stop words of its script."""
 
     def __init__(self, words: Sequence[str], latin: str) -> None:
         self._words = words
@@ -149,7 +148,7 @@ class _Spoken:
 
 
 def language_of(words: Sequence[str]) -> str | None:
-    """Return the language of a text in Latin letters by its stop words; None if it has too few."""
+    """Detect the language of a Latin-script text by its stop words; None if it has too few."""
     found = Counter(
         language for word in words for language in LATIN_LANGUAGES if word in STOP_WORDS[language]
     )
@@ -160,19 +159,19 @@ def language_of(words: Sequence[str]) -> str | None:
 
 
 def unspaced_share(text: str) -> float:
-    """Return which share of the letters of *text* is of scripts without spaces."""
+    """Return the share of letters of *text* in scripts without spaces."""
     letters = "".join(filter(str.isalpha, text))
     return sum(len(run["run"] or "") for run in _RUNS.finditer(letters)) / max(len(letters), 1)
 
 
 def foreign_share(text: str) -> float:
-    """Return which share of the letters of *text* is of other scripts than Latin."""
+    """Return the share of letters of *text* in non-Latin scripts."""
     letters = "".join(filter(str.isalpha, text))
     return len(_FOREIGN.findall(letters)) / max(len(letters), 1)
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of *text*, and its runs of characters of scripts without spaces."""
+    """Return the words of *text*, and its runs of characters in scripts without spaces."""
     words: list[str] = []
     runs: list[str] = []
     for found in _RUNS.finditer(normalize(text)):
@@ -195,7 +194,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _cases(part: str) -> list[str]:
-    """Cut ``getUserName`` where a capital begins a word, and ``v2`` before its number."""
+    """Split ``getUserName`` at its capitals, and ``v2`` before its number."""
     cuts = [0]
     for place, (one, other) in enumerate(pairwise(part), start=1):
         after = part[place + 1 : place + 2]
@@ -206,7 +205,7 @@ def _cases(part: str) -> list[str]:
 
 
 def _singles(characters: Sequence[str]) -> Iterator[str]:
-    """Yield the characters of a question that may be words: none of a pair that says little."""
+    """Yield the characters of a query that may be words, except those of stop bigrams."""
     pairs = ["", *_pairs(characters), ""]
     for i, one in enumerate(characters):
         is_stop = one in STOP_CHARACTERS or {pairs[i], pairs[i + 1]} & STOP_PAIRS
@@ -223,7 +222,7 @@ def _pairs(characters: Sequence[str]) -> list[str]:
 
 
 def _telling(words: Sequence[str], spoken: _Spoken, *, has_more: bool) -> Sequence[str]:
-    """Return the *words* that are no stop words; all of them where nothing else is left."""
+    """Return *words* without stop words; all of them if no others are left."""
     told = [word for word in words if not _is_stop(word, spoken.language(word))]
     return told if told or has_more else words
 

@@ -1,8 +1,8 @@
 """
-The forms under which a word is found: its stem, with and without accents.
+Stemming: the index terms of a word, with and without accents.
 
-Where there is no stemmer for a script, its endings are cut off by their length, and the letters
-that stick to the beginning of a Hebrew or Ethiopic word are taken away.
+Without a stemmer for a script, words are truncated by length, and the prefix letters of Hebrew and
+Ethiopic words are stripped.
 """
 
 import re
@@ -23,7 +23,7 @@ _OTHER: Final = (
 
 _IN_ARABIC_SCRIPT: Final = ("arabic", "persian", "urdu", "kurdish")
 
-# The script's name, its letters, and the languages that are tried for it, the first by default.
+# Name of the script, its letters, and its candidate languages, the first by default.
 _SCRIPTS: Final = tuple(
     (script, re.compile(f"[{letters}]"), languages)
     for script, letters, languages in (
@@ -52,7 +52,7 @@ _PREFIXES: Final = {
     "hebrew": re.compile("^(?:[וש]?[כל]?[הבלמכש]|ו)(?=.{3})"),  # noqa: RUF001
     "amharic": re.compile("^[በለከየ](?=.{2})"),
 }
-"""And, the, in, to, of, that: they are written as one with the next word."""
+"""And, the, in, to, of, that: prefixes of the next word."""
 
 _TYPED: Final = {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
 _UMLAUTS: Final = re.compile(f"[{''.join(_TYPED)}]")
@@ -60,27 +60,27 @@ _TYPED_UMLAUTS: Final = re.compile("(?<![aeq])([aou])e(?![aeiou])")
 _WITH_UMLAUTS: Final = ("german", "swedish", "finnish")
 
 OWN_LETTERS: Final = {"kurdish": re.compile("[ەێۆڕڵۋېۇۈ]")}
-"""What no other language of the script has: Kurdish and Uyghur."""
+"""Letters that no other language of the script has: Kurdish and Uyghur."""
 
 _MARK: Final = re.compile(f"[{MARKS}]")
 _HAS_DIGIT: Final = re.compile(r"\d")
 _STEM_LETTERS: Final = (3, 4, 6)
-"""Beginnings of a word, without its marks, that stand for it where there is no stemmer."""
+"""Prefixes of a word, without its marks, that are its terms where there is no stemmer."""
 
 
 class Stems:
-    """Finds the forms of words. Threads may share it."""
+    """Stems words. Thread-safe."""
 
     def __init__(self) -> None:
-        # A stemmer has a buffer that it works in, so that no two threads may use one.
+        # A stemmer has a buffer, so it is not thread-safe.
         self._stemmers = threading.local()
 
     def forms(self, word: str, language: str) -> tuple[str, ...]:
         """
-        Return the terms under which *word*, in lower case, is found in *language*.
+        Return the terms of *word*, in lower case, in *language*.
 
-        The first is without accents. The same spelling has all of them in common, and
-        one typed without accents in at least one.
+        The first is without accents. An equal spelling has all terms in common, and a spelling
+        without accents at least one.
         """
         return tuple(dict.fromkeys(self._forms(word, language)))
 
@@ -97,7 +97,7 @@ class Stems:
             if language in _PREFIXES:
                 yield _PREFIXES[language].sub("", bare)
             if language not in ("hebrew", "arabic"):
-                # A short word may have become one of four letters by its ending.
+                # A short word may have four letters by its ending.
                 shortest = 2 if len(letters) <= _STEM_LETTERS[1] else 0
                 lengths = [n for n in (shortest, *_STEM_LETTERS) if n and n <= max(len(letters), 3)]
                 yield from (f"{letters[:length]}*" for length in lengths)
@@ -111,7 +111,7 @@ class Stems:
 
 
 def spellings(word: str, language: str) -> tuple[str, ...]:
-    """Return *word*, and as it is typed where letters of German and its like are missing."""
+    """Return *word*, and its ASCII spelling, as for German umlauts."""
     spelled = _UMLAUTS.sub(lambda found: _TYPED[found[0]], word)
     if spelled == word and language in _WITH_UMLAUTS:
         spelled = _TYPED_UMLAUTS.sub(r"\1", word)
@@ -119,13 +119,13 @@ def spellings(word: str, language: str) -> tuple[str, ...]:
 
 
 def script_of(word: str) -> str | None:
-    """Return the script of *word* by its first letter; None for Latin and for other characters."""
+    """Return the script of *word* by its first letter; None for Latin and non-letters."""
     found = _script(word[:1])
     return None if found is None else found[0]
 
 
 def languages_of_script(word: str) -> tuple[str, ...]:
-    """Return the languages that are told apart in the script of *word*; none for Latin."""
+    """Return the candidate languages of the script of *word*; empty for Latin."""
     found = _script(word[:1])
     return () if found is None else found[1]
 

@@ -1,9 +1,9 @@
 # ruff: noqa: RUF001 - other alphabets have letters like ours
 """
-Words that say nothing about what a text is about, by the name of the language's stemmer.
+Stop words, by the name of the language's stemmer.
 
-They also tell languages of one script apart: a text is in the language whose words it has most.
-With 33 English words instead of these, a tenth of what was found is lost again.
+They also detect the language among those of one script: the one with most stop words in a text.
+With 33 English words instead of these, a tenth of the hits is lost.
 """
 
 from agentmem.types.words import fold
@@ -155,12 +155,12 @@ _PAIRS = """
 """
 
 STOP_PAIRS = frozenset(_PAIRS.split())
-"""The same for pairs of characters, in questions alone: Chinese and Japanese."""
+"""Stop bigrams of characters, in queries only: Chinese and Japanese."""
 
 STOP_CHARACTERS = frozenset(
     "的了是我你您他她它们在有和与就不人都一个上下也很到说要去会着没看好这那吗呢吧啊呀么什哪几多少怎谁为何被把让给对从"
 )
-"""And of single ones that are words: Chinese."""
+"""Stop characters: Chinese."""
 
 STOP_WORDS = {
     language: frozenset(
@@ -174,4 +174,4 @@ LATIN_LANGUAGES = (
     *("english", "german", "french", "spanish", "italian", "portuguese", "dutch"),
     *("turkish", "polish", "czech", "swedish", "finnish", "hungarian", "romanian"),
 )
-"""Those that share a script; the first is taken where nothing tells."""
+"""Languages that share a script; the first is the default."""
