@@ -195,7 +195,7 @@ class Draft:
                     # Only what is kept has to be written again as it was.
                     times = 1 if anchor is None else hit.times
                     message = hit.stored.message
-                    shown = Shown(stored=hit.stored, message=message, kept=anchor, times=times)
+                    shown = Shown(stored=hit.stored, message=message, anchor=anchor, times=times)
                     yield shown, Tier.RETRIEVED
 
     @property

@@ -113,7 +113,7 @@ def _clip(bare: Draft, indices: Sequence[int], renderer: Renderer, limit: int) -
         core = list(bare.core)
         for index in indices:
             was = core[index]
-            most = kept if was.kept is None else min(kept, was.kept)
+            most = kept if was.kept_chars is None else min(kept, was.kept_chars)
             if most < num_clippable(was.stored.message):
                 now = show_clipped(was.stored, most)
                 # The marker may be longer than what it stands for.

@@ -85,7 +85,7 @@ def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
     first = last = 0
     of: Tier | None = None
     for piece, tier in shown:
-        is_plain = piece.form is DisplayForm.FULL and piece.kept is None
+        is_plain = piece.form is DisplayForm.FULL and piece.anchor is None
         position = piece.stored.position
         if is_plain and tier is of and position == last + 1:
             last = position
@@ -101,18 +101,21 @@ def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
 
 
 def join(spans: Iterable[Span]) -> list[Span]:
-    """Join neighbours that are alike; clipped messages stay apart, each with its own length."""
+    """Join neighbours that are alike; clipped and anchored ones stay apart, with their numbers."""
     joined: list[Span] = []
     for span in sorted(spans, key=lambda one: one.first):
         last = joined[-1] if joined else None
         is_next = last is not None and last.last + 1 == span.first and last.form == span.form
-        if last is not None and is_next and last.tier == span.tier and last.kept is None:
-            joined[-1] = Span(
-                first=last.first, last=span.last, tier=span.tier, form=span.form, kept=span.kept
-            )
+        is_alike = is_next and last is not None and last.tier == span.tier
+        if last is not None and is_alike and not (_has_number(last) or _has_number(span)):
+            joined[-1] = Span(first=last.first, last=span.last, tier=span.tier, form=span.form)
         else:
             joined.append(span)
     return joined
+
+
+def _has_number(span: Span) -> bool:
+    return span.kept_chars is not None or span.anchor is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

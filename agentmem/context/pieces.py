@@ -26,7 +26,8 @@ class Shown:
     stored: StoredMessage
     message: Message
     form: DisplayForm = DisplayForm.FULL
-    kept: int | None = None
+    kept_chars: int | None = None
+    anchor: int | None = None
     times: int = 1
 
     @property
@@ -48,7 +49,8 @@ class Shown:
             last=self.position,
             tier=tier,
             form=self.form,
-            kept=self.kept,
+            kept_chars=self.kept_chars,
+            anchor=self.anchor,
             times=self.times,
         )
 
@@ -83,7 +85,7 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
             text = cut_middle(text, num_text, marker)
         calls = clip_calls(message.tool_calls, most, CALL_MARKER.format(position=stored.position))
         clipped = replace(_with_text(message, text), tool_calls=calls)
-    return Shown(stored=stored, message=clipped, form=DisplayForm.CLIPPED, kept=kept)
+    return Shown(stored=stored, message=clipped, form=DisplayForm.CLIPPED, kept_chars=kept)
 
 
 def has_thought(message: Message) -> bool:
@@ -182,7 +184,7 @@ def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
     if span is None or span.form is DisplayForm.FULL or not span.form.is_shown:
         return show(stored)
     if span.form is DisplayForm.CLIPPED:
-        return show_clipped(stored, span.kept or 0)
+        return show_clipped(stored, span.kept_chars or 0)
     return show_stub(stored, STUB_LINE.format(position=stored.position))
 
 

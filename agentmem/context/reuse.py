@@ -85,7 +85,7 @@ def _num_same(before: Sequence[Span], layout: Sequence[Span], window: Sequence[S
     count = 0
     for piece, place in zip(window, _forms(before), strict=False):
         position = piece.position
-        if (position, piece.form, piece.kept) != place:
+        if (position, piece.form, piece.kept_chars) != place:
             break
         if old_blocks.get(position) != blocks.get(position):
             break
@@ -97,15 +97,15 @@ def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
     """Return the positions of what is kept recalled, by the position that it stands before."""
     blocks: dict[int, list[int]] = {}
     for span in layout:
-        if span.tier is Tier.RETRIEVED and span.kept is not None:
-            blocks.setdefault(span.kept, []).extend(range(span.first, span.last + 1))
+        if span.anchor is not None:
+            blocks.setdefault(span.anchor, []).extend(range(span.first, span.last + 1))
     return blocks
 
 
 def _had_tail(before: Before) -> bool:
     """Return whether something was recalled that was not to be kept in its place."""
     recalled = [span for span in before.layout if span.tier is Tier.RETRIEVED]
-    if any(span.kept is None for span in recalled):
+    if any(span.anchor is None for span in recalled):
         return True
     return before.had_recalled and not recalled
 
@@ -117,7 +117,7 @@ def _summaries(layout: Sequence[Span]) -> list[str]:
 def _forms(layout: Sequence[Span]) -> list[tuple[int, DisplayForm, int | None]]:
     """Return each position of the window with its form, in order."""
     return [
-        (position, span.form, span.kept)
+        (position, span.form, span.kept_chars)
         for span in layout
         if span.tier in (Tier.RECENT, Tier.CURRENT) and span.form.is_shown
         for position in range(span.first, span.last + 1)

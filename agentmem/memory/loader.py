@@ -216,10 +216,10 @@ def _blocks(
         return ()
     hits: dict[int, list[Hit]] = {}
     for span in previous.layout:
-        if span.tier is Tier.RETRIEVED and span.kept is not None:
+        if span.anchor is not None:
             found = view.messages.read(runtime.scope, branch.id, span.first, span.last)
             again = (Hit(stored=one, score=0.0, times=span.times) for one in found)
-            hits.setdefault(span.kept, []).extend(again)
+            hits.setdefault(span.anchor, []).extend(again)
     return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
+from agentmem.errors import InvalidInputError
 from agentmem.types.fields import Checked, check_fields
 from agentmem.types.frozen import FrozenMapping
 from agentmem.types.messages import BranchId, Message
@@ -89,14 +90,28 @@ class Span(Checked):
     """The tier that shows them; None when they are not in the prompt."""
 
     form: DisplayForm = DisplayForm.FULL
-    kept: int | None = None
+    kept_chars: int | None = None
     """Characters that are left of a clipped message."""
+
+    anchor: int | None = None
+    """Position of the message that a recalled group stands before, where it is kept in place."""
 
     source: str | None = None
     """Key of the summary that covers them."""
 
     times: int = 1
     """Number of equal messages, of which a recalled one is the shown copy; 1 without duplicates."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        is_recalled = self.tier is Tier.RETRIEVED
+        if (self.kept_chars if is_recalled else self.anchor) is not None:
+            name = "kept_chars" if is_recalled else "anchor"
+            tier = None if self.tier is None else self.tier.value
+            raise InvalidInputError(
+                f"Span.{name} is not a field of the tier {tier}: only messages of the tier "
+                "retrieved have an anchor, and only others kept_chars"
+            )
 
     def explain(self) -> str:
         """Describe in words how these messages are shown."""

@@ -58,14 +58,14 @@ class Replay:
         return Before(layout=last.layout, pins=last.pins, had_recalled=had_recalled)
 
     def _blocks(self, layout):
-        anchors = sorted({s.kept for s in layout if s.tier is Tier.RETRIEVED} - {None})
+        anchors = sorted({s.anchor for s in layout if s.tier is Tier.RETRIEVED} - {None})
         return tuple(
             Block(
                 anchor=anchor,
                 hits=tuple(
                     Hit(stored=self.messages[s.first - 1], score=0.0, times=s.times)
                     for s in layout
-                    if s.tier is Tier.RETRIEVED and s.kept == anchor
+                    if s.tier is Tier.RETRIEVED and s.anchor == anchor
                 ),
             )
             for anchor in anchors

@@ -92,7 +92,7 @@ def test_what_a_summary_covers_needs_a_record_and_the_summary():
 
 
 def test_a_clipped_message_needs_a_record():
-    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept=5)
+    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept_chars=5)
 
     assert check_conservation([assembly(clipped, head=1)], [record(1, 1)]) == ()
     assert check_conservation([assembly(clipped, head=1)], []) != ()

@@ -127,11 +127,11 @@ def test_the_window_slides_before_anything_is_clipped():
 
 def test_a_clipped_message_is_clipped_alike_in_the_next_prompt():
     (turn,) = turns(50)
-    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept=7)
+    clipped = Span(first=1, last=1, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept_chars=7)
 
     ((shown,),) = shown_turns([turn], [clipped])
 
-    assert (shown.form, shown.kept) == (DisplayForm.CLIPPED, 7)
+    assert (shown.form, shown.kept_chars) == (DisplayForm.CLIPPED, 7)
     assert shown.message.text == "w w \n[... clipped; message 1 has all 95 characters ...]\nw w"
 
 

@@ -1,8 +1,10 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.context.layout import join
 from agentmem.context.spans import split_at, subtract
+from agentmem.errors import InvalidInputError
 from agentmem.types import DisplayForm, Span, Tier
 
 
@@ -25,9 +27,24 @@ def test_neighbours_of_one_tier_are_one_span():
 
 
 def test_clipped_neighbours_stay_apart():
-    clipped = [span(p, p, Tier.RECENT, form=DisplayForm.CLIPPED, kept=9) for p in (1, 2)]
+    clipped = [span(p, p, Tier.RECENT, form=DisplayForm.CLIPPED, kept_chars=9) for p in (1, 2)]
 
     assert join(clipped) == clipped
+
+
+def test_anchored_neighbours_stay_apart():
+    anchored = [span(p, p, Tier.RETRIEVED, anchor=9) for p in (1, 2)]
+
+    assert join(anchored) == anchored
+
+
+@pytest.mark.parametrize(
+    ("tier", "number"),
+    [(Tier.RECENT, "anchor"), (None, "anchor"), (Tier.RETRIEVED, "kept_chars")],
+)
+def test_a_span_has_no_number_of_another_tier(tier, number):
+    with pytest.raises(InvalidInputError, match=number):
+        span(1, 1, tier, **{number: 5})
 
 
 def test_splitting_leaves_out_an_empty_side():

@@ -16,6 +16,7 @@ from agentmem.store.prompt_log.layout_codec import (
     encode_layout,
     encode_ranges,
 )
+from agentmem.store.prompt_log.row_codec import encode_span, to_span
 from agentmem.testing import HashingEmbedder, WordCounter
 from agentmem.types import DisplayForm, Span, Tier, TruncationReason
 
@@ -132,7 +133,11 @@ def layouts(draw):
                 last=end + length,
                 tier=tier,
                 form=draw(st.sampled_from(DisplayForm)),
-                kept=draw(st.none() | st.integers(0, 99)),
+                **{
+                    "anchor" if tier is Tier.RETRIEVED else "kept_chars": draw(
+                        st.none() | st.integers(0, 99)
+                    )
+                },
                 source=draw(st.none() | st.sampled_from(["a", "b c", "s0", ""])),
                 times=draw(st.integers(1, 3)),
             )
@@ -144,6 +149,20 @@ def layouts(draw):
 @given(layouts())
 def test_a_layout_is_read_as_it_was_written(layout):
     assert decode_layout(encode_layout(layout)) == layout
+
+
+def test_the_number_of_a_span_is_read_by_its_tier_in_both_written_forms():
+    """Both forms are those of versions in which one field was either of the two."""
+    expected = (
+        Span(first=1, last=1, tier=Tier.RETRIEVED, anchor=2, times=3),
+        Span(first=2, last=2, tier=Tier.RECENT, form=DisplayForm.CLIPPED, kept_chars=7),
+    )
+    cells = [[1, 1, "retrieved", "full", 2, None, 3], [2, 2, "recent", "clipped", 7]]
+
+    assert decode_layout({"runs": "rk2x3 wCk7"}) == expected
+    assert tuple(to_span(one) for one in cells) == expected
+    assert encode_layout(expected) == {"runs": "rk2x3 wCk7"}
+    assert [encode_span(span) for span in expected] == cells
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,23 @@ _TIER_OF: Final = {letter: tier for tier, letter in _TIERS.items()}
 _FORM_OF: Final = {letter: form for form, letter in _FORMS.items()}
 _RUN: Final = re.compile(
     "(?P<length>[0-9]*)(?P<tier>[htpswrc])(?P<source>[0-9]*)(?P<form>[CSRD]?)"
-    "(?:k(?P<kept>[0-9]+))?(?:x(?P<times>[0-9]+))?"
+    "(?:k(?P<number>[0-9]+))?(?:x(?P<times>[0-9]+))?"
 )
 _RANGE: Final = re.compile("([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?")
+
+
+def number_of(span: Span) -> int | None:
+    """
+    Return the number that is written of a span: the anchor of a recalled one, else `kept_chars`.
+
+    The tier tells which of the two it is, so layouts of all versions are written in one form.
+    """
+    return span.anchor if span.tier is Tier.RETRIEVED else span.kept_chars
+
+
+def named_number(tier: Tier | None, number: int | None) -> dict[str, int | None]:
+    """Return the number that `number_of` has written, by the name of its field."""
+    return {"anchor" if tier is Tier.RETRIEVED else "kept_chars": number}
 
 
 def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
@@ -43,15 +57,16 @@ def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
     end = 0
     for span in layout:
         is_next = span.first == end + 1 <= span.last
-        if not is_next or span.times < 1 or (span.kept is not None and span.kept < 0):
+        number = number_of(span)
+        if not is_next or span.times < 1 or (number is not None and number < 0):
             return None
         end = span.last
         length = span.last - span.first + 1
         source = "" if span.source is None else keys.setdefault(span.source, len(keys))
-        kept = "" if span.kept is None else f"k{span.kept}"
+        written = "" if number is None else f"k{number}"
         times = "" if span.times == 1 else f"x{span.times}"
         size = "" if length == 1 else length
-        runs.append(f"{size}{_TIERS[span.tier]}{source}{_FORMS[span.form]}{kept}{times}")
+        runs.append(f"{size}{_TIERS[span.tier]}{source}{_FORMS[span.form]}{written}{times}")
     return {"runs": " ".join(runs)} | ({"of": list(keys)} if keys else {})
 
 
@@ -73,13 +88,15 @@ def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
         if found is None or (found["source"] and int(found["source"]) >= len(keys)):
             raise ValueError(f"{run!r:.50} is not a run of a layout")
         first, end = end + 1, end + int(found["length"] or 1)
+        tier = _TIER_OF[found["tier"]]
+        number = None if found["number"] is None else int(found["number"])
         spans.append(
             Span(
                 first=first,
                 last=end,
-                tier=_TIER_OF[found["tier"]],
+                tier=tier,
                 form=_FORM_OF[found["form"]],
-                kept=None if found["kept"] is None else int(found["kept"]),
+                **named_number(tier, number),
                 source=keys[int(found["source"])] if found["source"] else None,
                 times=int(found["times"] or 1),
             )

@@ -13,6 +13,8 @@ from agentmem.store.prompt_log.layout_codec import (
     decode_ranges,
     encode_layout,
     encode_ranges,
+    named_number,
+    number_of,
 )
 from agentmem.store.transcript.message_codec import to_json
 from agentmem.types import (
@@ -40,7 +42,7 @@ def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
         "head": prompt.head,
         "tokens_by_tier": to_json([prompt.tokens_by_tier.get(tier, 0) for tier in Tier]),
         "layout": to_json(
-            encode_layout(prompt.layout) or [_encode_span(span) for span in prompt.layout]
+            encode_layout(prompt.layout) or [encode_span(span) for span in prompt.layout]
         ),
         "prompt_hash": prompt.prompt_hash,
         "pins": to_json(prompt.pins),
@@ -51,23 +53,25 @@ def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
     }
 
 
-def _encode_span(span: Span) -> list[Any]:
+def encode_span(span: Span) -> list[Any]:
     """Write a span of its own; what is as usual for most is left off its end."""
-    cells = [span.first, span.last, span.tier, span.form, span.kept, span.source, span.times]
+    number = number_of(span)
+    cells = [span.first, span.last, span.tier, span.form, number, span.source, span.times]
     while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
         cells.pop()
     return cells
 
 
-def _to_span(cells: Sequence[Any]) -> Span:
+def to_span(cells: Sequence[Any]) -> Span:
+    """Read what `encode_span` wrote."""
     filled: list[Any] = [*cells, *_USUAL_CELLS[len(cells) - _MIN_CELLS :]]
-    first, last, tier, form, kept, source, times = filled
+    first, last, tier, form, number, source, times = filled
     return Span(
         first=first,
         last=last,
         tier=None if tier is None else Tier(tier),
         form=DisplayForm(form),
-        kept=kept,
+        **named_number(None if tier is None else Tier(tier), number),
         source=source,
         times=times,
     )
@@ -112,9 +116,7 @@ def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
         branch_id=BranchId(row.branch_id),
         head=row.head,
         tokens_by_tier=freeze(tokens),
-        layout=(
-            decode_layout(layout) if isinstance(layout, dict) else tuple(map(_to_span, layout))
-        ),
+        layout=(decode_layout(layout) if isinstance(layout, dict) else tuple(map(to_span, layout))),
         prompt_hash=row.prompt_hash,
         pins=tuple((key, version) for key, version in json.loads(row.pins)),
         context=row.context,
@@ -135,7 +137,7 @@ def check_info(info: AssemblyInfo) -> None:
         *info.tokens_by_tier.values(),
         *(version for _, version in info.pins),
         *(end for span in info.layout for end in (span.first, span.last)),
-        *(span.kept for span in info.layout if span.kept is not None),
+        *(number for span in info.layout if (number := number_of(span)) is not None),
         *(span.times for span in info.layout),
     ]
     keys = [

@@ -121,7 +121,7 @@ def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scop
         short = summary(session.main)
         layout = (
             Span(first=1, last=2, tier=Tier.SUMMARY, source=short.key),
-            Span(first=3, last=3, tier=Tier.RECENT, form=DisplayForm.CLIPPED, kept=7),
+            Span(first=3, last=3, tier=Tier.RECENT, form=DisplayForm.CLIPPED, kept_chars=7),
             Span(first=4, last=4, tier=Tier.CURRENT),
         )
         for named in (True, False):
@@ -149,9 +149,9 @@ def test_the_short_log_of_prompts_is_written_out_on_the_way_down(new_url, scope)
         short = summary(session.main)
         layout = (
             Span(first=1, last=2, tier=Tier.SUMMARY, source=short.key),
-            Span(first=3, last=4, tier=Tier.RETRIEVED, kept=5, times=3),
+            Span(first=3, last=4, tier=Tier.RETRIEVED, anchor=5, times=3),
             Span(first=5, last=5, tier=None),
-            Span(first=6, last=6, tier=Tier.RECENT, form=DisplayForm.CLIPPED, kept=7),
+            Span(first=6, last=6, tier=Tier.RECENT, form=DisplayForm.CLIPPED, kept_chars=7),
             Span(first=7, last=8, tier=Tier.CURRENT),
         )
         prompt = prompt_of(session.main, head=8, truncated=True, layout=layout, summaries=(short,))

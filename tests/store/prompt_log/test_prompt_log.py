@@ -155,7 +155,7 @@ def test_summaries_are_written_with_the_prompt_that_first_shows_them(store, scop
     one, two = summary(main), summary(main, "more", 3, 4)
     layout = (
         Span(first=1, last=2, tier=Tier.SUMMARY, source=one.key),
-        Span(first=3, last=3, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept=7),
+        Span(first=3, last=3, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept_chars=7),
     )
 
     store.ledger.record(scope, prompt_of(main, summaries=(one,), layout=layout))
