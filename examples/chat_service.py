@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agentmem import AgentMemError, Memory
-from agentmem.memory import AsyncReplyStream
+from agentmem import AgentMemError, AsyncReplyStream, Memory
 
 
 class ChatService:

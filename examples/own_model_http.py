@@ -13,8 +13,7 @@ from typing import Any
 
 import httpx
 
-from agentmem import Budget, Memory, Message, Session
-from agentmem.protocols import RenderedChat
+from agentmem import Budget, Memory, Message, RenderedChat, Session
 
 
 class FourLetters:

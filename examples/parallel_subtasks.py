@@ -6,8 +6,7 @@ Run ``python examples/parallel_subtasks.py``. The requests of all three are comp
 
 import asyncio
 
-from agentmem import Budget, Memory, Sampling, Session
-from agentmem.protocols import LanguageModel
+from agentmem import Budget, LanguageModel, Memory, Sampling, Session
 
 HOTELS = {
     "Hotel Lisboa": "92 EUR a night, breakfast 9 EUR, 12 minutes by metro to the station",

@@ -5,8 +5,7 @@ Run ``python examples/recall.py``. It needs the extra ``retrieval``; words alone
 embedder is loaded. `HybridRetriever.load()` finds by meaning too.
 """
 
-from agentmem import Budget, Memory, Session
-from agentmem.protocols import LanguageModel
+from agentmem import Budget, LanguageModel, Memory, Session
 from agentmem.retrieval import HybridRetriever
 
 FACT = "Please note: the spare key is under the blue flower pot behind the house."

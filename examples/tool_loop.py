@@ -8,8 +8,15 @@ asks for a tool; `main` takes any model.
 import json
 import sys
 
-from agentmem import Budget, Memory, Sampling, Session, ToolCall
-from agentmem.protocols import GenerationRequest, LanguageModel
+from agentmem import (
+    Budget,
+    GenerationRequest,
+    LanguageModel,
+    Memory,
+    Sampling,
+    Session,
+    ToolCall,
+)
 
 ROLE = """You are an assistant with one tool, multiply(a, b).
 To use it answer with JSON alone: {"name": "multiply", "arguments": {"a": 2, "b": 3}}"""
