@@ -43,7 +43,8 @@ class Fusion:
 
     def dense_weight(self, text: str) -> float:
         """Return the weight of the dense list for the query *text*; the lexical one has 1."""
-        return 1 - (1 - self.unspaced) * foreign_share(text)
+        weight = 1.0 if self.priors is None else self.priors.dense
+        return weight * (1 - (1 - self.unspaced) * foreign_share(text))
 
 
 DEFAULT_FUSION = Fusion()

@@ -101,5 +101,10 @@ def test_priors_move_rows_in_both_lists():
         assert rank(table, scores, dense, query(), fusion).rows.tolist() == [0, 1]
 
 
+def test_the_dense_list_counts_less_for_a_next_turn():
+    assert Fusion(priors=LOOK_BACK).dense_weight("Where is it?") == 1
+    assert Fusion(priors=NEXT_TURN).dense_weight("Book it.") == pytest.approx(0.7)
+
+
 def test_no_rows_have_no_priors():
     assert NEXT_TURN.of_rows(log(), np.zeros(0, np.int64)).tolist() == []
