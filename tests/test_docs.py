@@ -68,9 +68,9 @@ def test_every_page_is_in_the_table_of_contents():
     assert sorted(listed) == PAGES
 
 
-WORDS = re.compile(r"\b(whoever|nobody|somebody|gives? way|what was said|it were)\b", re.IGNORECASE)
+WORDS = re.compile(r"\b(whoever|nobody|somebody|gives? way|what was said)\b", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", (*PAGES, READMES[0], ROOT / "ARCHITECTURE.md"), ids=name_of)
+@pytest.mark.parametrize("path", [*PAGES, READMES[0], ROOT / "ARCHITECTURE.md"], ids=name_of)
 def test_pages_use_the_words_of_the_trade(path):
     assert WORDS.findall(path.read_text("utf-8")) == []
