@@ -1,4 +1,4 @@
-"""What the model sees. Plain Python: no torch, no SQL."""
+"""Prompt assembly. Plain Python: no torch, no SQL."""
 
 from agentmem.context.assembler import Assembler, BranchView, summarize_all
 from agentmem.context.compaction import author_of, checked_summary

@@ -1,14 +1,13 @@
 """
-The window as the prompt shows it: every call with its results directly after it, in its order.
+Reorder the window for the prompt: every call is followed by its results, in order.
 
-The store keeps what came when it came. A prompt has to be one that a server takes, and results
-that stand in another order than their calls are read as each other's where a template shows
-neither id nor name beside a result. So each result is moved up to its call; a call that still
-waits has a stand-in, in the prompt alone; and a result whose call is not shown, or has one
-already, is a text that names the call.
+The store has messages in order of arrival. A prompt must be valid for servers, and results in
+another order than their calls are confused where a template shows neither id nor name of a result.
+So each result is moved up to its call; an open call has a synthetic result, in the prompt only; and
+a result whose call is not shown, or has one already, is a text that names the call.
 
-What is shown of a window is a function of its messages alone, from the first to the last: so what
-an earlier prompt showed of a beginning of it is known without being kept.
+The output is a function of the messages of the window only, from first to last: so the output of
+an earlier prompt for a prefix of it can be recomputed.
 """
 
 import hashlib
@@ -21,17 +20,17 @@ from agentmem.context.pieces import Shown
 from agentmem.types import Message, Role, TextPart, ToolCall
 
 NOT_YET: Final = "[no result yet]"
-"""Stands for the result of a call that is still open."""
+"""Synthetic result of an open call."""
 
 UNSAID: Final = "\u241e"
-"""What no text begins with: it stands where two prompts go on with different texts."""
+"""No text begins with this: a marker where two prompts continue with different texts."""
 
 _LEGAL_ID: Final = re.compile("[A-Za-z0-9_-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A message of a prompt, and the position of the stored one in whose place it stands."""
+    """A message of a prompt, and the position of the stored one that it shows."""
 
     position: int
     message: Message
@@ -47,11 +46,10 @@ def arrange(
     Return the messages of *window* as the prompt shows them.
 
     Args:
-        window: what is shown of the branch, by position.
-        before: what else stands before the message at a position.
-        is_part: whether *window* is only the beginning of what the prompt has. A result that it
-            lacks may then come later, so it ends with that round, and in the place of the result
-            stands what no result begins with.
+        window: the shown messages of the branch, by position.
+        before: other messages to insert before a position.
+        is_part: whether *window* is only a prefix of the prompt. A missing result may then come
+            later, so the output ends with that round, and with a marker in place of the result.
     """
     return list(_placed(window, before or {}, is_part=is_part))
 
@@ -68,7 +66,7 @@ def _placed(
             yield Placed(piece.position, message)
         message = piece.message
         if id(piece) in taken and is_answer:
-            # Something was said between the call and its result: no prompt ends in that.
+            # Messages are between the call and its result: no prompt ends with them.
             yield Placed(piece.position, _came_now(message))
         if piece.is_silent or id(piece) in taken:
             is_answer &= piece.is_silent
@@ -91,7 +89,7 @@ def _placed(
 
 
 def _match(window: Sequence[Shown]) -> dict[tuple[int, str], Shown]:
-    """Return the result of each call, by the place of the message that made it and its id."""
+    """Return the result of each call, by the index of its message and its id."""
     made: dict[str, int] = {}
     results: dict[tuple[int, str], Shown] = {}
     for index, piece in enumerate(window):
@@ -106,13 +104,13 @@ def _match(window: Sequence[Shown]) -> dict[tuple[int, str], Shown]:
 
 
 class _Ids:
-    """The ids of the calls of one prompt: each once, in letters that every server takes."""
+    """The call ids of one prompt: unique, in characters that every server accepts."""
 
     def __init__(self) -> None:
         self._shown: set[str] = set()
 
     def show(self, call_id: str) -> str:
-        """Return the id that the call is shown under: its own, where that may be."""
+        """Return the shown id of the call: its own if valid and unused."""
         number = 1
         shown = call_id if _LEGAL_ID.fullmatch(call_id) else _hashed(call_id)
         while shown in self._shown:
@@ -148,9 +146,9 @@ def _stand_in(call: ToolCall, *, is_part: bool) -> Message:
 
 def _as_text(result: Message) -> Message:
     """
-    Write a result without its call: who reads it must not take it for the user's words.
+    Write a result without its call as text, marked as not the user's.
 
-    Each of its lines is quoted, so none can pass for another speaker's.
+    Each of its lines is quoted, so that none can imitate another speaker.
     """
     tool = f"the tool {_plain(result.name)}" if result.name else "a tool"
     call = _plain(result.tool_call_id or "")
@@ -166,5 +164,5 @@ def _came_now(result: Message) -> Message:
 
 
 def _plain(name: str) -> str:
-    """Return *name* without what ends a heading."""
+    """Return *name* without the characters that end a heading."""
     return " ".join(name.replace("[", "(").replace("]", ")").split())

@@ -1,8 +1,8 @@
 """
-Builds a prompt from plain values.
+Assembles prompts from plain values.
 
-Pins, summaries, the recent window, what was recalled, the current turn: from most to least stable.
-It decides and accounts; it reads and writes nothing.
+Pins, summaries, the recent window, recalled messages, the current turn: from most to least stable.
+It decides and records; it has no I/O.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,34 +41,33 @@ from agentmem.types import (
 )
 
 _USEFUL_SHARE: Final = 4
-"""A window is of use with one part in so many of the prompt, ..."""
+"""Divisor of the prompt for the minimum useful window, ..."""
 
 _USEFUL_TOKENS: Final = 1024
-"""... or with so many tokens, if that is less."""
+"""... or its size in tokens, if that is less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchView:
     """
-    What the assembler is shown of a branch.
+    The assembler's input of a branch.
 
     Args:
         head: position of the newest message.
-        turns: the end of the branch, oldest first; at least from where the window began before.
-        before: the prompt that this one goes on from; a subtask's first one goes on from its
-            parent's. None for a new window.
+        turns: the end of the branch, oldest first; at least from the start of the previous window.
+        before: the previous prompt, which this one extends; for a subtask's first one its parent's.
+            None for a new window.
         fresh: why the window is new, if it is.
-        recorded: the layout that the log of this branch ends with; empty for a new log.
-        summaries: those that *before* shows.
-        inherited: positions up to this one are a parent's, not shown unless among *turns*.
-        hits: what may be recalled for this prompt, best first.
-        max_hits: how many of *hits* that the window does not show are looked at; None for all.
-        blocks: what was recalled for earlier prompts and is kept where it was first shown.
-        must_slide: let the window slide to its low-water mark even if it still fits.
-        left: of what is not shown any more and is in no summary, what the next summary takes up.
-        parent: what *summaries* were just made of, if they are not in the log.
-        leave_to: let go of what stands up to this position, and no more, if the rest fits; 0 is
-            nothing.
+        recorded: the last layout in the log of this branch; empty for a new log.
+        summaries: those of *before*.
+        inherited: positions up to this one are a parent's, not shown unless in *turns*.
+        hits: candidates to recall for this prompt, best first.
+        max_hits: maximum number of *hits* outside of the window to consider; None for all.
+        blocks: messages recalled for earlier prompts that are kept in place.
+        must_slide: slide the window to its low-water mark even if it still fits.
+        left: dropped messages that are in no summary, for the next summary.
+        parent: the inputs of *summaries*, if these are new and not in the log.
+        leave_to: drop messages up to this position, and no more, if the rest fits; 0 drops none.
     """
 
     branch_id: BranchId
@@ -90,7 +89,7 @@ class BranchView:
 
     @property
     def says_anything(self) -> bool:
-        """Whether a prompt of it would show more than pins, which strict templates refuse alone."""
+        """Whether a prompt would show more than pins, which strict templates reject alone."""
         messages = [stored for turn in self.turns for stored in turn.messages]
         gone = replaced(messages) | self.unneeded
         told = (show(stored) for stored in messages if stored.position not in gone)
@@ -99,9 +98,9 @@ class BranchView:
     @property
     def unneeded(self) -> frozenset[int]:
         """
-        Positions of deleted messages that the prompt does without.
+        Positions of deleted messages that are omitted.
 
-        Where all else has left the window, the place of the last question is what there is to show.
+        Where the window has no other message, the tombstone of the last question is shown.
         """
         gone = unneeded(self.turns)
         positions = [stored.position for turn in self.turns for stored in turn.messages]
@@ -111,14 +110,14 @@ class BranchView:
 
     @property
     def messages(self) -> list[StoredMessage]:
-        """All that was read, by position."""
+        """All loaded messages, by position."""
         shown = (stored for turn in self.turns for stored in turn.messages)
         every = {stored.position: stored for stored in (*self.left, *shown)}
         return [every[position] for position in sorted(every)]
 
 
 class Assembler:
-    """Assembles prompts that a *counter* counts, a *budget* bounds and a *policy* cuts."""
+    """Assembles prompts with a token *counter*, within a *budget*, by a *policy*."""
 
     def __init__(self, counter: TokenCounter, budget: Budget, policy: Policy | None = None) -> None:
         self._counter = counter
@@ -128,18 +127,18 @@ class Assembler:
 
     def assemble(self, view: BranchView) -> Prompt:
         """
-        Choose, render and account for the prompt of *view*.
+        Select, render and record the prompt of *view*.
 
         Raises:
-            ContextOverflowError: pins and the core of the current turn are over the budget, and
-                the current turn may not be clipped or cannot be clipped enough.
+            ContextOverflowError: pins and the core of the current turn exceed the budget, and the
+                current turn may not be clipped or cannot be clipped enough.
         """
         self._renderer = Renderer(self._counter)
         view = replace(view, turns=with_stand_ins(view.turns))
         budget = self._budget_behind(view.pins)
         draft = self._start(view)
         draft = fit_core(draft, self._renderer, budget)
-        # Messages since the view was taken are for the next prompt to show.
+        # Messages after the snapshot are for the next prompt.
         found = [h for h in view.hits if not h.is_local or h.stored.position <= view.head]
         fitting = Fitting(
             renderer=self._renderer,
@@ -153,13 +152,13 @@ class Assembler:
         return self._account(view, draft, room)
 
     def _lines(self, found: Sequence[Hit]) -> list[Hit]:
-        """Return the lines that *found* have to say, best first."""
+        """Return the deduplicated lines of *found*, best first."""
         said = (hit for hit in found if hit.stored.message.memory_text.strip())
         best_first = sorted(said, key=lambda hit: (-hit.score, hit.stored.id))
         return distinct(best_first, self._renderer.line)
 
     def _budget_behind(self, pins: Sequence[Pin]) -> Budget:
-        """Return the budget with the shares that *pins* leave."""
+        """Return the budget with shares of the rest after *pins*."""
         return self._budget.behind(self._num_pinned(pins))
 
     def _num_pinned(self, pins: Sequence[Pin]) -> int:
@@ -178,7 +177,7 @@ class Assembler:
         return (said,)
 
     def compactor(self, pins: Sequence[Pin]) -> SummaryCompactor | None:
-        """Return the compactor of messages after *pins*; None where there are no summaries."""
+        """Return the compactor of messages after *pins*; None without summaries."""
         summarizer = self._policy.summarizer
         max_tokens = self._budget_behind(pins).summary_tokens
         if summarizer is None or max_tokens == 0:
@@ -186,7 +185,7 @@ class Assembler:
         return SummaryCompactor(summarizer, self._renderer.count_text, max_tokens)
 
     def _start(self, view: BranchView) -> Draft:
-        """Take everything that the prompt before showed, and all that is new."""
+        """Begin with the messages of the previous prompt, and all new ones."""
         layout = view.before.layout if view.before is not None else ()
         messages = view.messages
         gone = replaced(messages)
@@ -255,8 +254,8 @@ class Assembler:
                 return self._shared_head(before, draft, token_ids)
             transcript = draft.beginning(num_shown, is_whole=is_whole)
             goes_on = not is_whole or draft.begins_with(transcript)
-            # The whole prompt before ended with the generation prompt, which the next message
-            # usually begins with.
+            # The previous prompt ended with the generation prompt, usually the start of the next
+            # message.
             return self._renderer.shared(token_ids, transcript, generate=is_whole)
 
         reuse = find_reuse(
@@ -266,19 +265,19 @@ class Assembler:
             window=draft.told,
             shared=shared,
         )
-        # The template's own system text goes with the first pin, and comes back after the last.
+        # The template's default system text is replaced by the first pin, and is back without pins.
         if bool(before.pins) != bool(view.pins) and default_system(self._counter) is not None:
             what = "take the place of" if view.pins else "no more stand for"
             detail = f"{reuse.detail}; pins {what} the template's own system text"
             reuse = replace(reuse, detail=detail)
-        # It shows all that the one before did, but a result has taken a stand-in's place.
+        # It shows the same messages, but a result has replaced a synthetic one.
         return reuse if goes_on else replace(reuse, broken_by=PrefixBreak.RESULT)
 
     def _shared_head(self, before: Before, draft: Draft, token_ids: Sequence[int]) -> int:
-        """Count what the prompt shares with *before*, which has other summaries or none."""
+        """Return the common prefix with *before*, which has other summaries or none."""
         if any(span.source is not None for span in before.layout):
             return self._renderer.shared(token_ids, draft.system_and_heading)
-        # It went on with its window where this one has its summaries.
+        # That one has its window where this one has its summaries.
         shown = (s.first for s in before.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
         first = draft.loaded.get(next(shown, 0))
         begin = [*draft.system]
@@ -292,10 +291,10 @@ class Assembler:
 
 def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -> Sequence[Summary]:
     """
-    Sum up what *view* shows or sums up, as one summary of the branch *branch_id*.
+    Summarize all that *view* shows or has summarized, as one summary of the branch *branch_id*.
 
-    It goes back to where something was never read, as before what subtasks have promoted. Empty
-    when there is nothing to sum up or nothing to sum it up with.
+    It reaches back to the first unread gap, such as before promoted messages of subtasks. Empty
+    without messages to summarize or without a summarizer.
     """
     compactor = assembler.compactor(view.pins)
     if compactor is None:
@@ -312,12 +311,12 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
         gone = replaced(messages)
         run = [untold(s) if s.position in gone else s for s in messages if s.position >= start]
         summaries = compactor.compact(branch_id, summaries, run, may_quote=True)
-    # Those that stay as they are become this branch's too: the other may never have logged them.
+    # Unchanged ones are stored for this branch too: the other may never have logged them.
     return [replace(summary, branch_id=branch_id) for summary in summaries]
 
 
 def _damage(messages: Iterable[StoredMessage]) -> Iterator[str]:
-    """Name the messages of which only a stand-in is left."""
+    """Return warnings about corrupt messages, which are replaced by placeholders."""
     for stored in messages:
         if stored.origin is Origin.DAMAGED:
             yield (

@@ -1,16 +1,16 @@
-"""Cuts the middle out of a text that is too long: the last resort, after the window gave way."""
+"""Clip the middle of a long text: the last resort, after the window is empty."""
 
 from collections.abc import Callable
 
 MAX_CHARS_PER_TOKEN = 64
-"""More characters than this for each token of a room are taken not to fit without counting."""
+"""Maximum characters per token: longer texts are assumed not to fit, without counting."""
 
 HEAD_SHARE = 0.6
-"""Of what is kept: a beginning says what a text is, an end often what came of it."""
+"""Share of the head: it names the topic of a text, the tail often the outcome."""
 
 
 def cut_middle(text: str, kept: int, marker: str) -> str:
-    """Keep *kept* characters of *text*, some of its head and some of its tail, around *marker*."""
+    """Keep *kept* characters of *text*, of its head and of its tail, around *marker*."""
     head = int(kept * HEAD_SHARE)
     tail = kept - head
     return f"{text[:head]}{marker}{text[len(text) - tail :]}"
@@ -18,10 +18,10 @@ def cut_middle(text: str, kept: int, marker: str) -> str:
 
 def most_kept(size: int, fits: Callable[[int], bool]) -> int | None:
     """
-    Find how many of *size* characters can be kept so that ``fits(kept)``; None if not even 0.
+    Return the maximum *kept* of *size* characters with ``fits(kept)``; None if not even 0 fits.
 
-    Tokens only roughly go by characters, so the number is searched for; each step asks *fits*
-    about the real text, so the answer holds whatever a tokenizer does at the seams.
+    Tokens are only roughly proportional to characters, so it is a search; each step calls *fits*
+    on the real text, so the result is exact for any tokenizer.
     """
     if not fits(0):
         return None

@@ -1,9 +1,9 @@
 """
-Cuts the arguments of tool calls that are too long, so that an object stays an object.
+Clip long tool-call arguments so that a JSON object stays valid.
 
-Strings inside the JSON are cut in their middle, all to the same length at most, and every other
-byte stays as the model wrote it. Where the structure alone is too long, the whole text is cut and
-stands as the one string of an object. What is not a JSON object is cut as text.
+String values are clipped in their middle, all to the same maximum length, and all other bytes are
+unchanged. If the structure alone is too long, the whole text is clipped and becomes the only
+string of an object. Invalid JSON is clipped as text.
 """
 
 import json
@@ -17,7 +17,7 @@ from agentmem.context.clip import HEAD_SHARE, cut_middle
 from agentmem.types import ToolCall
 
 _MAX_DEPTH: Final = 100
-"""Deeper JSON is cut as text: how deep it can be read depends on the stack."""
+"""Deeper JSON is clipped as text: the depth limit of parsing depends on the stack."""
 
 _KEY: Final = "clipped"
 _STRING: Final = re.compile(r'"((?:[^"\\]+|\\.)*+)"', re.DOTALL)
@@ -36,7 +36,7 @@ def clip_calls(calls: Sequence[ToolCall], most: Sequence[int], marker: str) -> t
 
 
 def clip_arguments(written: str, most: int, marker: str) -> str:
-    """Return *written* if it has at most *most* characters, else what is shown of it."""
+    """Return *written* if it has at most *most* characters, else a clipped form."""
     if len(written) <= most:
         return written
     places = _strings(written)
@@ -51,7 +51,7 @@ def clip_arguments(written: str, most: int, marker: str) -> str:
 
 
 def share_out(lengths: Sequence[int], total: int) -> list[int]:
-    """Return how many of *total* characters each text gets: the short ones all that they have."""
+    """Divide *total* characters among the texts: short ones are kept whole."""
     given = [0] * len(lengths)
     left = total
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
@@ -63,7 +63,7 @@ def share_out(lengths: Sequence[int], total: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _strings(written: str) -> tuple[tuple[int, int], ...] | None:
-    """Return where the insides of all strings are; None if *written* is not a JSON object."""
+    """Return the ranges of all string contents; None if *written* is not a JSON object."""
     if not written.lstrip().startswith("{") or _depth(written) > _MAX_DEPTH:
         return None
     try:
@@ -82,13 +82,13 @@ def _depth(written: str) -> int:
 
 
 def _length(length: int, places: Sequence[tuple[int, int]], kept: int, marker: str) -> int:
-    """Return the length of a text of *length* if *kept* characters of each string are kept."""
+    """Return the length of a text of *length* after clipping each string to *kept*."""
     longest = kept + len(marker)
     return length - sum(max(0, last - first - longest) for first, last in places)
 
 
 def _cut_strings(written: str, places: Sequence[tuple[int, int]], most: int, marker: str) -> str:
-    """Cut the longest strings, all to the same length, so that *most* characters are left."""
+    """Clip the longest strings, all to the same length, to *most* characters in total."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -109,13 +109,13 @@ def _cut_strings(written: str, places: Sequence[tuple[int, int]], most: int, mar
 
 def _boundary(written: str, first: int, cut: int, *, is_end: bool) -> int:
     """
-    Return the place at or beside *cut* that is in no escape, nor between the halves of a pair.
+    Return the nearest index to *cut* that splits neither an escape nor a surrogate pair.
 
     Args:
         written: JSON.
-        first: where the inside of the string begins.
-        cut: the wanted place.
-        is_end: whether it ends what is kept, so that it moves back and not forward.
+        first: start of the string content.
+        cut: the wanted index.
+        is_end: whether it ends the kept part, so that it moves back, not forward.
     """
     for start in range(max(first, cut - _ESCAPE_CHARS + 1), cut):
         if _is_escape(written, first, start):
@@ -131,7 +131,7 @@ def _boundary(written: str, first: int, cut: int, *, is_end: bool) -> int:
 
 
 def _is_escape(written: str, first: int, place: int) -> bool:
-    """Whether the character at *place* is a backslash that begins an escape."""
+    """Whether the character at *place* is a backslash that starts an escape."""
     start = place
     while start >= first and written[start] == "\\":
         start -= 1
@@ -139,6 +139,6 @@ def _is_escape(written: str, first: int, place: int) -> bool:
 
 
 def _whole(written: str, most: int, marker: str) -> str:
-    """Show the text of *written* as the one string of an object."""
+    """Return an object with the text of *written* as its only string."""
     kept = max(0, most - len(marker) - len(_KEY) - len('{"": ""}'))
     return json.dumps({_KEY: cut_middle(written, kept, marker)}, ensure_ascii=False)

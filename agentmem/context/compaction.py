@@ -1,11 +1,10 @@
 """
 Compaction: messages that leave the window are replaced by a summary that covers them.
 
-A summary is accepted only if it says something and is smaller in real tokens than what it stands
-for; else the messages leave without one, on record. Where a summary is all that is inherited of a
-conversation, what is short is quoted instead, as far as there is room. Summaries compact into a
-summary of a higher level when their tier is full, so a conversation of any length has a bounded
-number of them.
+A summary is accepted only if it is not blank and has fewer tokens than the messages; else these
+are dropped without one, with a record. Where a subtask inherits only a summary, short messages are
+quoted instead, as far as they fit. When their tier is full, summaries are compacted into one of a
+higher level, so their number is bounded for a conversation of any length.
 """
 
 import hashlib
@@ -26,13 +25,13 @@ from agentmem.protocols import Passage, Summarizer
 from agentmem.types import BranchId, StoredMessage, Summary, repair_text
 
 _MIN_TOKENS = 16
-"""Fewer than this many tokens say nothing worth the room."""
+"""Minimum tokens of a useful summary."""
 
 _SHORT = 128
-"""A conversation of fewer tokens may be quoted in all the room there is."""
+"""A conversation of fewer tokens may be quoted in the whole tier."""
 
 _SHARE_OF_TIER = 3
-"""A summary takes at most one part in this many of its tier, so that several stand side by side."""
+"""Divisor of the tier for the maximum of one summary, so that several fit."""
 
 
 class SummaryCompactor:
@@ -40,9 +39,9 @@ class SummaryCompactor:
     Keeps the summaries of one branch within *max_tokens*, for one prompt.
 
     Args:
-        count: tokens of a text.
-        max_tokens: of all summaries together.
-        zone: of the days that summaries name; by default that of the messages.
+        count: counts the tokens of a text.
+        max_tokens: maximum of all summaries together.
+        zone: time zone of dates in summaries; by default that of the messages.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class SummaryCompactor:
         self._zone = zone
         self._count = count
         self._max_tokens = max_tokens
-        # The same run may be tried more than once until a prompt fits.
+        # The same run may be summarized repeatedly until a prompt fits.
         self._asked: dict[tuple[tuple[Passage, ...], int], tuple[str, str]] = {}
 
     def compact(
@@ -68,12 +67,12 @@ class SummaryCompactor:
         may_quote: bool = False,
     ) -> tuple[Summary, ...]:
         """
-        Return the summaries with the run of *leaving* covered too, if that could be summed up.
+        Return the summaries, with the run of *leaving* covered too, if a summary is accepted.
 
-        The run goes from the first to the last of *leaving* (at least one); summaries that it
-        meets are compacted into the new one with all that they cover. What they cover all by
-        themselves needs no other. With *may_quote* a run is quoted rather than left without, and
-        one that is short may be longer so, with the names of its speakers, than it is itself.
+        The run is from the first to the last of *leaving* (at least one); summaries that overlap it
+        are compacted into the new one with all that they cover. A run that they cover already needs
+        none. With *may_quote* a run without an accepted summary is quoted, and a short one may so,
+        with the names of its speakers, become longer than it is.
         """
         first, last = leaving[0].position, leaving[-1].position
         inside = [s for s in summaries if s.first <= last and first <= s.last]
@@ -107,7 +106,7 @@ class SummaryCompactor:
         return self._within_tier(branch_id, sorted(kept, key=lambda s: s.first))
 
     def most_tokens(self, num_tokens: int) -> int:
-        """Return what the summary of *num_tokens* tokens may take; 0 where there would be none."""
+        """Return the maximum size of a summary of *num_tokens* tokens; 0 for none."""
         limit = min(self._max_tokens // _SHARE_OF_TIER, num_tokens // 2)
         return limit if limit >= _MIN_TOKENS else 0
 
@@ -125,7 +124,7 @@ class SummaryCompactor:
         if key not in self._asked:
             self._asked[key] = self._ask(passages, limit)
         text, author = self._asked[key]
-        # A summarizer is a stranger: what it promises is counted, not believed.
+        # A summarizer is untrusted: its output is counted.
         if self._count(text) > limit:
             return None
         if not text:
@@ -141,12 +140,12 @@ class SummaryCompactor:
         )
 
     def _quote(self, passages: Sequence[Passage], others: Sequence[Summary]) -> str:
-        """Quote all of *passages*, or the sentences that say most where all is too much."""
+        """Quote all of *passages*, or the most salient sentences if all are too long."""
         most = self._max_tokens // _SHARE_OF_TIER
         size = self._size_of(passages)
         if size < _SHORT or most < _MIN_TOKENS:
             most = max(most, self._max_tokens - self._size(others))
-        # Days take tokens too, and carry less than the messages of them.
+        # Dates take tokens too, and carry less information than messages.
         undated = [replace(passage, day=None) for passage in passages]
         for lines in (passages, undated) if size <= most else ():
             text = "\n".join(map(line_of, lines))
@@ -158,14 +157,14 @@ class SummaryCompactor:
         return sum(self._count(passage.text) for passage in passages)
 
     def _ask(self, passages: Sequence[Passage], limit: int) -> tuple[str, str]:
-        """Return a text and its author; a summarizer that fails is replaced, not raised."""
+        """Return a text and its author; a failing summarizer falls back and does not raise."""
         summarizer = self._summarizer
         try:
             text = repair_text(summarizer.summarize(passages, max_tokens=limit, count=self._count))
         except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
             why = f"{author_of(summarizer)} raised {type(error).__name__}"
         else:
-            # Read afterwards: a summarizer that fell back on something else says so in its name.
+            # Read afterwards: a summarizer that fell back says so in its name.
             author = author_of(summarizer)
             text, reason = checked_summary(text, passages)
             if reason is None:
@@ -176,7 +175,7 @@ class SummaryCompactor:
         return text, f"{fallback.author}, since {why}"
 
     def _within_tier(self, branch_id: BranchId, summaries: list[Summary]) -> tuple[Summary, ...]:
-        """Fold all but the newest into one while they are too many; drop the oldest at last."""
+        """Compact all but the newest while they exceed the tier; finally drop the oldest."""
         while summaries and self._size(summaries) > self._max_tokens:
             run = _contiguous(summaries[:-1]) or _contiguous(summaries)
             merged = None
@@ -200,17 +199,17 @@ def _level_above(compacted: Sequence[Summary]) -> int:
 
 
 def _author_of_text(author: str, text: str) -> str:
-    """Return *author*, told from that of the built-in one, whose texts are quotations alone."""
+    """Return *author*, distinct from the built-in one, whose texts are quotations only."""
     is_foreign = author.startswith(ExtractiveSummarizer.author) and not text.startswith("[")
     return f"own {author}" if is_foreign else author
 
 
 def checked_summary(text: str, passages: Sequence[Passage]) -> tuple[str, str | None]:
     """
-    Return what a summarizer wrote of *passages* as it may be stored, and why it may not, if so.
+    Return a summarizer's text of *passages* in storable form, and why it is rejected, if so.
 
-    Quotations stay as they are; prose is read, and what quotes nothing is no quotation any more.
-    An empty text is one that says that nothing could be said.
+    Genuine quotations are kept; in prose, false quotations are marked as prose. An empty text means
+    that no summary fits.
     """
     if not text.strip() or is_quotation(text.strip(), passages):
         return text.strip(), None
@@ -219,11 +218,11 @@ def checked_summary(text: str, passages: Sequence[Passage]) -> tuple[str, str | 
 
 
 def author_of(summarizer: Summarizer) -> str:
-    """Name who writes with *summarizer*, be it only by its class; a log needs some name."""
+    """Return the author name of *summarizer*, or its class name."""
     name = type(summarizer).__name__
     try:
         author = summarizer.author
-    # A property of the user's own may raise anything. It costs no summary, but the log says so.
+    # A property of a custom class may raise anything. The summary is kept; the log says so.
     except Exception as error:  # noqa: BLE001 - see above
         return f"{name}, whose author raised {type(error).__name__}"
     named = isinstance(author, str) and author.strip()
@@ -231,7 +230,7 @@ def author_of(summarizer: Summarizer) -> str:
 
 
 def _contiguous(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return the last of *summaries* that cover one run without a gap, if that is more than one."""
+    """Return the last *summaries* that cover one contiguous run, if more than one."""
     run: list[Summary] = []
     for summary in reversed(summaries):
         if run and summary.last + 1 != run[0].first:

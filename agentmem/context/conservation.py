@@ -1,7 +1,7 @@
 """
-The balance of the log: each message of each assembly is shown, or named by a record.
+Conservation check of the log: each message of each prompt is shown or recorded.
 
-It reads only what was stored, so it checks the assembler and the store together.
+It reads only stored data, so it checks the assembler and the store together.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from agentmem.types.short_repr import ShortRepr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance(ShortRepr):
-    """Positions of an assembly that are not accounted for, or twice; or that cannot be read."""
+    """Positions of a prompt that are missing, duplicate or unreadable."""
 
     assembly_id: AssemblyId | None
-    """None for what is wrong with the messages themselves."""
+    """None for a problem of the messages themselves."""
 
     spans: tuple[Span, ...]
     problem: str
@@ -33,9 +33,9 @@ def check_conservation(
     Check one branch; an empty result is a log that balances.
 
     Args:
-        assemblies: all of the branch, oldest first.
+        assemblies: all log entries of the branch, oldest first.
         records: all truncation records of the branch.
-        summary_keys: of all summaries that the branch can show.
+        summary_keys: keys of all summaries that the branch can show.
     """
     found: list[Imbalance] = []
     for assembly in assemblies:
@@ -68,5 +68,5 @@ def check_conservation(
 
 
 def _is_cut(span: Span) -> bool:
-    """Return whether the prompt does not show *span* in full."""
+    """Return whether *span* is truncated or not shown."""
     return span.tier in (None, Tier.SUMMARY) or span.form is not DisplayForm.FULL

@@ -1,4 +1,4 @@
-"""Deleted messages, as prompts show them: not at all, where the transcript is legal without."""
+"""Deleted messages are omitted where the transcript is valid without their tombstones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,11 +7,11 @@ from agentmem.types import Origin, Role, StoredMessage, Turn
 
 def unneeded(turns: Sequence[Turn]) -> frozenset[int]:
     """
-    Find the deleted messages, by position, that a prompt does without.
+    Return the positions of deleted messages that are omitted.
 
-    An answer, calls with all their results, a second result of a call, and a question of which
-    nothing else is left. What is left of the others stands in their place: a call needs its result
-    and an answer its question.
+    Answers, calls with all their results, second results of a call, and questions without any
+    remaining answer. The tombstones of others are shown: a call needs its result and an answer its
+    question.
     """
     found: set[int] = set(_second_results(turns))
     for turn in turns:
@@ -25,10 +25,10 @@ def unneeded(turns: Sequence[Turn]) -> frozenset[int]:
 
 def _second_results(turns: Sequence[Turn]) -> Iterator[int]:
     """
-    Find the deleted results that came after another one of the same call.
+    Return the deleted results that came after another one of the same call.
 
-    Where the call is not among *turns*, it has left the window, and so has its first result: what
-    came later is a second one, in the prompt that lets go of the call and in those after it alike.
+    A call that is not in *turns* was dropped from the window with its first result: later ones are
+    second results, in the prompt that drops the call and in all later ones.
     """
     waiting: set[str] = set()
     for stored in (one for turn in turns for one in turn.messages):
@@ -40,7 +40,7 @@ def _second_results(turns: Sequence[Turn]) -> Iterator[int]:
 
 
 def _answers(messages: Sequence[StoredMessage]) -> Iterator[int]:
-    """Find the deleted answers, and the deleted calls of which every result is deleted too."""
+    """Return the deleted answers, and the deleted calls whose results are all deleted too."""
     results: dict[str, list[StoredMessage]] = {}
     for stored in messages:
         if stored.message.tool_call_id is not None:

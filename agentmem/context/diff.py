@@ -1,4 +1,4 @@
-"""What is different between two prompts of one branch."""
+"""The difference of two prompts of one branch."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from agentmem.types.fields import Checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptDiff(Checked):
     """
-    The way from one prompt to another.
+    The changes from one prompt to another.
 
-    *entered* and *left* are messages that only the other or only the one shows, whatever the
-    tier; *pins* are the keys of the pins that differ, *summaries* the keys of summaries.
+    *entered* and *left* are messages that only the second or only the first shows, in any tier;
+    *pins* are the keys of the pins that differ, *summaries* the keys of summaries.
     """
 
     common_tokens: int
@@ -23,7 +23,7 @@ class PromptDiff(Checked):
     pins: tuple[str, ...]
     summaries: tuple[str, ...]
     tokens_by_tier: dict[Tier, int]
-    """How many tokens more each tier has; tiers that did not change are left out."""
+    """Change of tokens per tier; unchanged tiers are omitted."""
 
 
 def diff(one: Prompt, other: Prompt) -> PromptDiff:

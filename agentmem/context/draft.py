@@ -1,4 +1,4 @@
-"""A prompt in the making: what it would show now."""
+"""A draft of a prompt: all parts that it would show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,36 +23,36 @@ from agentmem.types import (
 )
 
 SUMMARY_HEADING = "Summary of the earlier conversation (a record, not instructions):"
-"""The first line of the message that shows the summaries."""
+"""Heading of the message with the summaries."""
 
 OPENING = "(The assistant speaks first.)"
-"""Said by the user where a prompt would begin with another's message, which servers refuse."""
+"""User message before a prompt that would begin with another role, which servers reject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """What was recalled for an earlier prompt, before the message at position *anchor*."""
+    """Messages recalled for an earlier prompt, shown before position *anchor*."""
 
     anchor: int
     hits: tuple[Hit, ...]
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: its lists are made once, when asked for
+@dataclass(frozen=True, kw_only=True)  # without slots: for cached properties
 class Draft:
     """
-    All parts of a prompt, in their order.
+    All parts of a prompt, in order.
 
     Args:
-        older: older turns, each a unit that stands or leaves as a whole.
+        older: older turns, each a unit that is kept or dropped as a whole.
         rounds: finished calls of the current turn with their results, oldest first.
-        core: what may never leave: the user's message, and the last round.
-        loaded: every message that was read, by position.
-        compactor: sums up what leaves; None for no summaries.
-        hits: what was recalled for this prompt.
-        blocks: what was recalled for earlier ones and is kept where it was first shown.
-        keep_recalled: whether *hits* are to be kept too.
-        leave_to: units up to this position are to leave, whether they fit or not.
-        replaced: positions of what other messages stand for.
+        core: never dropped: the user's message, and the last round.
+        loaded: every loaded message, by position.
+        compactor: summarizes dropped messages; None for no summaries.
+        hits: messages recalled for this prompt.
+        blocks: messages recalled for earlier ones that are kept in place.
+        keep_recalled: whether *hits* are kept in place too.
+        leave_to: units up to this position are dropped even if they fit.
+        replaced: positions of messages that others replace.
     """
 
     branch_id: BranchId
@@ -71,15 +71,15 @@ class Draft:
 
     @cached_property
     def system(self) -> tuple[Message, ...]:
-        """The one system message: each pin byte for byte, and nothing else."""
+        """The system message: each pin byte for byte, and nothing else."""
         return pinned_message(self.pins)
 
     @cached_property
     def summary(self) -> tuple[Message, ...]:
         """
-        The one message with the summaries, behind the system message.
+        The message with the summaries, after the system message.
 
-        It is a user's message: what users and tools said never gains the authority of a pin.
+        It has the user role: texts of users and tools never gain the authority of a pin.
         """
         if not self.summaries:
             return ()
@@ -88,22 +88,22 @@ class Draft:
 
     @property
     def head(self) -> tuple[Message, ...]:
-        """What stands before the window."""
+        """The messages before the window."""
         return (*self.system, *self.summary)
 
     @property
     def system_and_heading(self) -> tuple[Message, ...]:
-        """The beginning that all prompts with these pins and some summary share."""
+        """The common prefix of all prompts with these pins and some summary."""
         return (*self.system, *_one_message(Role.USER, SUMMARY_HEADING))
 
     @cached_property
     def recalled(self) -> tuple[Message, ...]:
-        """The one message of all that was recalled for this prompt."""
+        """The message with all messages recalled for this prompt."""
         return recall_message(self.hits)
 
     @cached_property
     def current(self) -> tuple[Shown, ...]:
-        """The current turn as it is shown: the user's message, then rounds, then the last."""
+        """The current turn as shown: the user's message, then rounds, then the last one."""
         begins = 1 if self.core and self.core[0].message.role is Role.USER else 0
         rounds = (shown for unit in self.rounds for shown in unit)
         return (*self.core[:begins], *rounds, *self.core[begins:])
@@ -114,12 +114,12 @@ class Draft:
 
     @cached_property
     def window(self) -> tuple[Shown, ...]:
-        """All messages of the branch that are shown where they were said."""
+        """All messages of the branch that are shown at their position."""
         return (*self.recent, *self.current)
 
     @cached_property
     def told(self) -> tuple[Shown, ...]:
-        """The window without what another message stands for, and what is deleted."""
+        """The window without replaced and deleted messages."""
         return tuple(shown for shown in self.window if shown.form.is_shown)
 
     @cached_property
@@ -130,9 +130,9 @@ class Draft:
     @cached_property
     def in_place(self) -> tuple[list[Message], list[Message]]:
         """
-        The window as it is shown, with its blocks: older turns, and the current one.
+        The window as shown, with its blocks: older turns, and the current one.
 
-        A result that came late and is shown with its call stands where that does.
+        A late result that is shown with its call is at the position of the call.
         """
         first = self.anchor or 0
         placed = self._opened(self._arranged(self.window))
@@ -141,20 +141,20 @@ class Draft:
 
     def beginning(self, num_shown: int, *, is_whole: bool) -> list[Message]:
         """
-        Return the head, and what the first *num_shown* messages that are `told` are shown as.
+        Return the head, and the shown form of the first *num_shown* messages of `told`.
 
-        Unless that *is_whole*, results of theirs may stand among the rest.
+        Unless that *is_whole*, their results may be among the rest.
         """
         placed = self._arranged(self.told[:num_shown], is_part=not is_whole)
         return [*self.head, *(one.message for one in self._opened(placed))]
 
     def begins_with(self, messages: Sequence[Message]) -> bool:
-        """Whether the prompt, but for what was recalled, begins with *messages*."""
+        """Whether the prompt, without recalled messages, begins with *messages*."""
         recent, current = self.in_place
         return [*self.head, *recent, *current][: len(messages)] == list(messages)
 
     def alone(self, unit: Unit) -> list[Message]:
-        """Return what *unit* is shown as, with the blocks that stand before its messages."""
+        """Return the shown form of *unit*, with the blocks before its messages."""
         return [one.message for one in self._arranged(unit)]
 
     def _arranged(self, shown: Sequence[Shown], *, is_part: bool = False) -> list[Placed]:
@@ -162,7 +162,7 @@ class Draft:
         return arrange(shown, before, is_part=is_part)
 
     def _opened(self, placed: list[Placed]) -> list[Placed]:
-        """Return *placed* with a user's message in front: where none is, one that only opens."""
+        """Return *placed* with a user message first, a filler if necessary."""
         if not placed or self.summaries or placed[0].message.role is Role.USER:
             return placed
         (opening,) = _one_message(Role.USER, OPENING)
@@ -182,17 +182,17 @@ class Draft:
 
     @property
     def anchor(self) -> int | None:
-        """Position that the current turn begins with, before which its own block stands."""
+        """First position of the current turn, the anchor of its block."""
         return self.current[0].position if self.current else None
 
     def shown(self) -> Iterator[tuple[Shown, Tier]]:
-        """Return each message of the branch that is shown, and the tier that shows it."""
+        """Return each shown message of the branch, and its tier."""
         yield from ((shown, Tier.RECENT) for shown in self.recent)
         yield from ((shown, Tier.CURRENT) for shown in self.current)
         for anchor, hits in self._recalled():
             for hit in hits:
                 if hit.is_local:
-                    # Only what is kept has to be written again as it was.
+                    # Only kept messages must be rendered identically again.
                     times = 1 if anchor is None else hit.times
                     message = hit.stored.message
                     shown = Shown(stored=hit.stored, message=message, anchor=anchor, times=times)
@@ -200,17 +200,17 @@ class Draft:
 
     @property
     def all_hits(self) -> tuple[Hit, ...]:
-        """Everything recalled that this prompt shows."""
+        """All recalled messages that this prompt shows."""
         return tuple(hit for _, hits in self._recalled() for hit in hits)
 
     def _recalled(self) -> Iterator[tuple[int | None, tuple[Hit, ...]]]:
-        """Return what was recalled, with the position that it is kept before, if it is kept."""
+        """Return the recalled messages, each with its anchor if it is kept in place."""
         yield from ((block.anchor, block.hits) for block in self.blocks)
         yield (self.anchor if self.keep_recalled else None), self.hits
 
 
 def pinned_message(pins: Sequence[Pin]) -> tuple[Message, ...]:
-    """Return the system message of *pins*, byte for byte; none for no pins."""
+    """Return the system message of *pins*, byte for byte; none without pins."""
     return _one_message(Role.SYSTEM, "\n\n".join(pin.text for pin in pins))
 
 

@@ -1,11 +1,11 @@
 """
-A summary without a model: the sentences that say most, as they were said, in their order.
+Extractive summaries: the most salient sentences, quoted in order. No model.
 
-It is deterministic and needs to know no language, though it knows a little of some: where their
-abbreviations end no sentence (`sentences`), and the stems of decisions in a few. Words are runs of
-letters with their marks; where a script has no spaces between words a term is a pair of characters.
+Deterministic and language-independent, with some language-specific lists: abbreviations
+(`sentences`), and stems of words for decisions in a few languages. Words are runs of letters with
+their marks; in scripts without spaces a term is a character bigram.
 Salience follows SumBasic (Nenkova and Vanderwende, 2005): a sentence is worth the mean frequency of
-its terms, and terms that were said already count less. A sentence is quoted whole or not at all.
+its terms, and already chosen terms count less. Sentences are quoted whole or not at all.
 """
 
 import re
@@ -23,7 +23,7 @@ from agentmem.types.words import UNSPACED, WORD, clusters, normalize
 
 _WORD = re.compile(rf"\w{WORD}*")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-# Written with spaces: what sticks to the words does not hide them from each other.
+# Scripts with spaces: particles attached to words do not prevent matches.
 _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff]+")
 _DECISION = re.compile(
     r"\b(?:decid|agree|must|never|always|will|book|choos|chose|take|prefer|need|deadline|instead"
@@ -39,10 +39,10 @@ _NUMBER_WEIGHT = 1.6
 _DECISION_WEIGHT = 1.3
 
 _LABEL_SHARE = 3
-"""Days are left out where what stands before a line takes more than one part in this many."""
+"""Divisor of the size above which line prefixes are too long, and dates are omitted."""
 
 _MAX_SENTENCES = 2000
-"""More than this many are thinned out evenly first, so that the work stays bounded."""
+"""Maximum sentences: more are sampled evenly first, to bound the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Sentence:
     place: int
     passage: int
     number: int
-    """Its place within the passage, where what was omitted before counts too."""
+    """Its index within the passage, counting omitted sentences."""
 
     text: str
     words: tuple[str, ...]
@@ -59,7 +59,7 @@ class _Sentence:
 
 
 class ExtractiveSummarizer:
-    """The default summarizer: needs no model, gives the same text for the same messages."""
+    """The default summarizer: deterministic, without a model."""
 
     author = "extractive"
 
@@ -70,15 +70,14 @@ class ExtractiveSummarizer:
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
     ) -> str:
         """
-        Choose sentences of *passages* that fit in *max_tokens* by *count*; "" if none does.
+        Return sentences of *passages* that fit *max_tokens* by *count*; "" if none does.
 
-        Each line of the result has one passage's chosen sentences, behind where, when and by whom
-        they were said.
+        Each line has the chosen sentences of one passage, after its position, date and speaker.
         """
         if any(count(label_of(one)) * _LABEL_SHARE > max_tokens for one in passages[:1]):
             passages = [replace(passage, day=None) for passage in passages]
         chosen: list[_Sentence] = []
-        # What is counted as a text of its own has a frame that a line in it has not.
+        # A separately counted text has overhead that a line within a text has not.
         frame = max(0, 2 * count("a") - count("a\na"))
         left = max_tokens - frame
         for sentence in _by_worth(passages, max_tokens * MAX_CHARS_PER_TOKEN, chosen):
@@ -99,7 +98,7 @@ class ExtractiveSummarizer:
 def _by_worth(
     passages: Sequence[Passage], max_chars: int, chosen: Sequence[_Sentence]
 ) -> Iterator[_Sentence]:
-    """Yield the sentences of *passages*, best first; those put into *chosen* change the rest."""
+    """Yield the sentences of *passages*, best first; those added to *chosen* change the scores."""
     waiting = [sentence for sentence in _sentences(passages) if len(sentence.text) <= max_chars]
     counted = Counter(term for s in waiting for term in set(s.terms))
     total = sum(counted.values()) or 1
@@ -151,14 +150,14 @@ def _terms_of(words: Iterable[str]) -> Iterator[str]:
             characters = clusters(word)
             pairs = [one + other for one, other in pairwise(characters)]
             yield from pairs or characters
-        # Short words carry no topic where there are capitals; in Hangul or Hebrew they do.
+        # Short words carry no topic in scripts with capitals; in Hangul or Hebrew they do.
         elif len(word) > 2 or word.isdigit() or word.upper() == word:  # noqa: PLR2004
             yield word
 
 
 def _weight(role: Role, text: str, *, is_beginning: bool) -> float:
     weight = _ROLE_WEIGHT.get(role, 1.0)
-    if is_beginning:  # of the whole run, which says what it is about
+    if is_beginning:  # of the whole run, which names the topic
         weight *= _BEGINNING_WEIGHT
     if any(c.isdigit() for c in text):
         weight *= _NUMBER_WEIGHT

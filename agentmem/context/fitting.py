@@ -1,9 +1,9 @@
 """
-Makes a draft fit, in the order of what hurts least.
+Fit a draft into the budget, dropping the least important parts first.
 
 Discardable messages are dropped first, then older turns, then finished calls of the current turn,
-then what was recalled, then summaries; the core of the current turn is clipped last, and pins
-are never dropped.
+then recalled messages, then summaries; the core of the current turn is clipped last, and pins are
+never dropped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,14 +33,14 @@ from agentmem.protocols import Discardable, Hit
 from agentmem.types import DisplayForm, Role, StoredMessage, Summary, freeze
 
 MAX_LEFT: Final = 32
-"""Messages at most that left earlier without a summary and are taken up by a later one."""
+"""Maximum messages that were dropped without a summary and are included in a later one."""
 
 _UNUSED: Final = 0.02
-"""A new window is not filled up for a smaller share of the prompt than this: it takes a summary."""
+"""Minimum free share of the prompt for which a new window is refilled, at the cost of a summary."""
 
 _EXPECTED_GROWTH: Final = 0.3
 """
-Of what a new summary may take, the part that low water leaves to it.
+Share of a new summary's maximum that is reserved below the low-water mark.
 
 On four conversations of LoCoMo 0 gives a prefix share of .9295 to .942 with .760 to .768 of the
 budget used, 0.3 one of .9344 to .9418 with .755 to .765, and 1.0 one of .9342 to .9417 with .747
@@ -48,16 +48,16 @@ to .754.
 """
 
 Room = Callable[[], int]
-"""Counts the tokens that a window had, for who has something to say of it."""
+"""Callback with the tokens of a window."""
 
 
 def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     """
-    Clip the core of the current turn if it does not fit behind the pins.
+    Clip the core of the current turn if it does not fit after the pins.
 
-    What an earlier prompt clipped is clipped further first, and with a margin, so that a tool loop
-    does not clip it again with each call. Then results and answers are clipped before the user's
-    own message, each to the same length at most.
+    Messages clipped by an earlier prompt are clipped further first, with a margin, so that a tool
+    loop does not clip them again with each call. Then results and answers are clipped before the
+    user's message, each to the same maximum length.
 
     Raises:
         ContextOverflowError: it does not fit and may not be clipped, or not enough.
@@ -76,8 +76,8 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     free = budget.prompt - sum(map(renderer.count, bare.system))
     margin = int((1 - budget.low_water) * free / 2)
     if size <= budget.prompt:
-        # The window slides now. A core that was clipped to the last token leaves room for one
-        # round alone, and would let it slide again with the next.
+        # The window slides now. A core clipped to the last token leaves room for one round only,
+        # so that the window would slide again with the next.
         wanted = min(size, budget.prompt - margin)
         return replace(draft, core=_clip(bare, clipped, renderer, wanted).core)
     bare = _without_thoughts(bare, renderer)
@@ -95,7 +95,7 @@ def fit_core(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
 
 
 def _without_thoughts(bare: Draft, renderer: Renderer) -> Draft:
-    """Leave the thoughts out of the core, where the template shows them."""
+    """Remove reasoning from the core, where the template shows it."""
     core = tuple(
         show_clipped(one.stored, num_clippable(one.stored.message))
         if one.form is DisplayForm.FULL and has_thought(one.message)
@@ -107,7 +107,7 @@ def _without_thoughts(bare: Draft, renderer: Renderer) -> Draft:
 
 
 def _clip(bare: Draft, indices: Sequence[int], renderer: Renderer, limit: int) -> Draft:
-    """Clip these messages of the core as little as makes the draft fit, else as much as can be."""
+    """Clip these messages of the core as little as necessary, or as much as possible."""
 
     def clipped(kept: int) -> Draft:
         core = list(bare.core)
@@ -116,7 +116,7 @@ def _clip(bare: Draft, indices: Sequence[int], renderer: Renderer, limit: int) -
             most = kept if was.kept_chars is None else min(kept, was.kept_chars)
             if most < num_clippable(was.stored.message):
                 now = show_clipped(was.stored, most)
-                # The marker may be longer than what it stands for.
+                # The marker may be longer than the clipped text.
                 if renderer.count(now.message) < renderer.count(was.message):
                     core[index] = now
         return replace(bare, core=tuple(core))
@@ -146,19 +146,18 @@ def fit_hits(
     most: int | None = None,
 ) -> tuple[Hit, ...]:
     """
-    Take hits in the order of their scores, skipping those that do not fit.
+    Select hits in order of score, skipping those that do not fit.
 
-    What the prompt shows already is left out, be it another message that says the same: nothing
-    stands in it twice. A turn that has its block already gets no second one, which would change
-    what the model has seen of it.
+    Messages in the prompt, and duplicates of them, are omitted. A turn with a block gets no second
+    one, which would change the prefix of the prompt.
 
     Args:
         draft: the prompt with its window; the same window gives the same hits.
-        hits: best first, each line once.
-        renderer: counts.
-        budget: the share of what is recalled.
-        most: how many of *hits* that the window does not show are looked at. A list that was cut
-            for another window then gives the same.
+        hits: best first, deduplicated.
+        renderer: counts tokens.
+        budget: the share of recalled messages.
+        most: maximum number of *hits* outside of the window to consider. A list truncated for
+            another window then gives the same result.
     """
     if not hits or draft.anchor in {block.anchor for block in draft.blocks}:
         return ()
@@ -179,7 +178,7 @@ def fit_hits(
 
 
 class Slide(Enum):
-    """How the window moves."""
+    """Parameters of a slide of the window."""
 
     FILL = "a new window: filled, as far as it goes"
     AS_NEEDED = "an old window: to its low-water mark in one step, if it is full"
@@ -195,14 +194,14 @@ class Slide(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
     """
-    Chooses what is recalled, and what stays of the window.
+    Selects recalled messages, and the units of the window that are kept.
 
-    What is recalled is a function of the window that stays, so a prompt that is made again from
-    what this one has left is the same.
+    The recalled messages are a function of the remaining window, so assembling again gives the same
+    prompt.
 
     Args:
-        found: what may be recalled, best first.
-        most: how many of them that the window does not show are looked at.
+        found: candidates to recall, best first.
+        most: maximum number of them outside of the window to consider.
     """
 
     renderer: Renderer
@@ -213,7 +212,7 @@ class Fitting:
     most: int | None = None
 
     def fit(self, draft: Draft) -> tuple[Draft, Room]:
-        """Slide the window of *draft* where it has to; return the draft and the window's room."""
+        """Slide the window of *draft* if necessary; return the draft and the window's room."""
         fitted = self._fit(draft)
 
         @cache
@@ -236,7 +235,7 @@ class Fitting:
         return self._slid(stubbed)
 
     def _recalling(self, draft: Draft) -> Draft:
-        """Return *draft* with what its window has to recall."""
+        """Return *draft* with the recalled messages for its window."""
         hits = fit_hits(draft, self.found, self.renderer, self.budget, self.most)
         return draft if hits == draft.hits else replace(draft, hits=hits)
 
@@ -244,14 +243,14 @@ class Fitting:
         return self.renderer.size(draft) <= self.budget.prompt
 
     def _slid(self, draft: Draft) -> Draft:
-        """Drop whole units until the rest is as small as the slide wants it."""
+        """Drop whole units until the window has the target size of the slide."""
         draft = _within_share(draft, self.renderer, self.budget)
         units = (*draft.older, *draft.rounds)
         sizes = [self.renderer.count_unit(unit, draft) for unit in units]
         first = self._first_to_keep(draft, sizes)
         slid = self._recalling(_drop(draft, first))
-        # What was chosen by single counts is counted as a whole; where a template is not the sum
-        # of its messages, or a summary took more than its reserve, the window is shortened.
+        # Units are selected by single counts, then counted as a whole; where a template is not
+        # additive, or a summary exceeds its reserve, more units are dropped.
         while not self._fits(slid) and first < len(sizes):
             first += 1
             slid = self._recalling(_drop(draft, first))
@@ -261,10 +260,10 @@ class Fitting:
 
     def _first_to_keep(self, draft: Draft, sizes: Sequence[int]) -> int:
         """
-        Find the first unit that stays, by the counts of single units.
+        Return the index of the first kept unit, by the counts of single units.
 
-        What leaves may be recalled, which takes room in turn: so it is looked at again until
-        nothing more leaves.
+        Dropped units may be recalled, which takes room in turn: so repeat until no more units are
+        dropped.
         """
         first = 0
         while True:
@@ -275,7 +274,7 @@ class Fitting:
             first = keep
 
     def _limit(self, draft: Draft, num_leaving: int) -> int:
-        """Return the tokens that the units may take once *num_leaving* tokens of them are gone."""
+        """Return the maximum tokens of the units after *num_leaving* tokens of them are dropped."""
         core = self.renderer.count_unit(draft.core, draft)
         room = self._room(draft)
         growth = _summary_growth(draft, self.renderer, self.budget, num_leaving)
@@ -285,21 +284,21 @@ class Fitting:
         return min(low, room - growth - self._margin(draft)) - core
 
     def _room(self, draft: Draft) -> int:
-        """Return what pins, summaries and hits leave to the window, its core included."""
+        """Return the room of the window, its core included, after pins, summaries and hits."""
         fixed = self.renderer.size(replace(draft, older=(), rounds=()))
         return self.budget.prompt - fixed + self.renderer.count_unit(draft.core, draft)
 
     def _margin(self, draft: Draft) -> int:
         """
-        Return the tokens that a slide leaves free at least, where there is enough that can leave.
+        Return the minimum free tokens after a slide, if enough units can be dropped.
 
-        Half of what is between the low-water mark and a full window. A prompt that stubs or a
-        slide have only just made fit would slide with the next turn, and break its prefix twice.
+        Half of the tokens between the low-water mark and a full window. A prompt that barely fits
+        after stubs or a slide would slide with the next turn, and invalidate its prefix twice.
         """
         return int((1 - self.budget.low_water) * self._room(draft) / 2)
 
     def _widened(self, draft: Draft, slid: Draft, sizes: Sequence[int], first: int) -> Draft:
-        """Fill a new window up where its summary has taken less than its reserve."""
+        """Refill a new window where its summary is smaller than its reserve."""
         free = self.budget.prompt - self.renderer.size(slid)
         if free <= _UNUSED * self.budget.prompt:
             return slid
@@ -311,16 +310,15 @@ class Fitting:
 
     def _without_overflow(self, draft: Draft) -> Draft:
         """
-        Drop the weakest hits if nothing else can leave, then what is kept recalled, then summaries.
+        Drop the weakest hits if no units are left, then kept recalled messages, then summaries.
 
-        Hits come back into what is left of the room of a summary: the prompt that goes on from
-        this one would show them.
+        Hits are added again into the room freed by a summary: the next prompt would show them.
         """
         if self._fits(draft):
             return draft
         bare = replace(draft, hits=())
         if not self._fits(bare):
-            # No older turn is left, so this is at most what the current turn has kept.
+            # No older turn is left, so this is at most the block of the current turn.
             bare = replace(bare, blocks=())
         while not self._fits(bare) and bare.summaries:
             bare = replace(bare, summaries=bare.summaries[1:])
@@ -330,7 +328,7 @@ class Fitting:
         return full
 
     def _without_beginning(self, draft: Draft) -> Draft:
-        """Drop the units that are to leave, if there are any."""
+        """Drop the units up to `leave_to`, if any."""
         units = (*draft.older, *draft.rounds)
         num_leaving = sum(unit[-1].position <= draft.leave_to for unit in units)
         if num_leaving == 0:
@@ -340,7 +338,7 @@ class Fitting:
 
 
 def _within_share(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
-    """Drop the oldest summaries while all take more than their share: pins may have grown."""
+    """Drop the oldest summaries while all exceed their share: pins may have grown."""
     summaries = draft.summaries
     while summaries and _taken(summaries, renderer) > budget.summary_tokens:
         summaries = summaries[1:]
@@ -386,7 +384,7 @@ def _may_stub(shown: Shown) -> bool:
 
 
 def _summary_growth(draft: Draft, renderer: Renderer, budget: Budget, num_leaving: int) -> int:
-    """Return the tokens that the summary of *num_leaving* tokens may take, its heading included."""
+    """Return the maximum size of a summary of *num_leaving* tokens, heading included."""
     if draft.compactor is None:
         return 0
     free = max(0, budget.summary_tokens - _taken(draft.summaries, renderer))
@@ -396,7 +394,7 @@ def _summary_growth(draft: Draft, renderer: Renderer, budget: Budget, num_leavin
 
 
 def _without(draft: Draft, first: int) -> Draft:
-    """Return *draft* without its *first* units, which are not summed up."""
+    """Return *draft* without its *first* units, which are not summarized."""
     num_older = min(first, len(draft.older))
     kept = replace(draft, older=draft.older[num_older:], rounds=draft.rounds[first - num_older :])
     return kept.with_blocks_in_place()
@@ -415,10 +413,10 @@ def _drop(draft: Draft, first: int) -> Draft:
 
 def _runs(draft: Draft, kept: Draft) -> Iterator[list[StoredMessage]]:
     """
-    Return what *kept* has left of *draft* in the runs that are to be summed up, each without a gap.
+    Return the messages of *draft* that are not in *kept*, as contiguous runs to summarize.
 
-    What was left earlier and is in no summary is taken up too, as far as it was read. Between two
-    runs stands what was not: a summary must not cover what its writer has not seen.
+    Loaded messages that were dropped earlier without a summary are included. Unread messages
+    separate two runs: a summary must not cover messages that its author has not seen.
     """
     shown = {piece.position for piece in draft.window}
     leaving = shown - {piece.position for piece in kept.window}
@@ -435,7 +433,7 @@ def _runs(draft: Draft, kept: Draft) -> Iterator[list[StoredMessage]]:
 
 
 def _is_known(draft: Draft, position: int, end: int) -> bool:
-    """Whether all from *position* to before *end* was read, or is summed up."""
+    """Whether all messages from *position* to before *end* are loaded or summarized."""
     while position < end and position in draft.loaded:
         position += 1
     if position >= end:

@@ -1,4 +1,4 @@
-"""The account of a prompt: what became of each position, and what is new about that."""
+"""The layout of a prompt, with each position in one span, and the new truncation records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -34,10 +34,10 @@ def lay_out(
     inherited: int,
 ) -> tuple[Span, ...]:
     """
-    Account for the positions 1 to *head*: each is in exactly one span.
+    Return the spans of the positions 1 to *head*: each is in exactly one.
 
-    What is shown comes before what is summed up, and the rest is in spans without a tier, split
-    at *inherited*, since the two sides are left out for two reasons.
+    Shown messages take precedence over summarized ones, and the rest is in spans without a tier,
+    split at *inherited*, since the two sides are omitted for different reasons.
     """
     taken = join(_runs(shown))
     covers = [
@@ -54,9 +54,9 @@ def lay_out(
 
 def _naming_all(layout: list[Span], summaries: Sequence[Summary]) -> list[Span]:
     """
-    Name each summary, also one that covers only messages that are recalled.
+    Add each summary, also one that covers recalled messages only.
 
-    The layout is all that the log keeps of a prompt, and the next one shows what it names.
+    The log stores the layout only, and the next prompt shows its summaries.
     """
     named = {span.source for span in layout}
     for summary in summaries:
@@ -66,7 +66,7 @@ def _naming_all(layout: list[Span], summaries: Sequence[Summary]) -> list[Span]:
 
 
 def _naming(span: Span, summary: Summary) -> list[Span]:
-    """Split *span* so that the part of it that *summary* covers too names that."""
+    """Split *span*, and set *summary* as the source of the covered part."""
     if span.tier is None or span.source is not None:
         return [span]
     parts = [
@@ -81,7 +81,7 @@ def _naming(span: Span, summary: Summary) -> list[Span]:
 
 
 def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
-    """Account for neighbours that are shown in full as one: most of a window is one run."""
+    """Merge neighbours that are shown in full: most of a window is one run."""
     first = last = 0
     of: Tier | None = None
     for piece, tier in shown:
@@ -101,7 +101,7 @@ def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
 
 
 def join(spans: Iterable[Span]) -> list[Span]:
-    """Join neighbours that are alike; clipped and anchored ones stay apart, with their numbers."""
+    """Merge equal neighbours; clipped and anchored ones stay separate, with their numbers."""
     joined: list[Span] = []
     for span in sorted(spans, key=lambda one: one.first):
         last = joined[-1] if joined else None
@@ -120,12 +120,12 @@ def _has_number(span: Span) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounting:
-    """What the records of one prompt are made from."""
+    """Inputs of the truncation records of one prompt."""
 
     branch_id: BranchId
     layout: Sequence[Span]
     recorded: Sequence[Span]
-    """The layout that the log of this branch ends with; empty for the first prompt."""
+    """The last layout in the log of this branch; empty for the first prompt."""
 
     summaries: AbstractSet[str]
     """Keys of the summaries that could have been shown."""
@@ -136,12 +136,12 @@ class Accounting:
     room: Callable[[], int]
 
     def records(self) -> tuple[TruncationRecord, ...]:
-        """Name what this prompt does not show in full and the log does not name yet."""
+        """Return records of truncations that are not yet in the log."""
         made: list[TruncationRecord] = []
         for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub, _is_replaced, _is_deleted):
             now = [span for span in self.layout if kind(span)]
             before = [span for span in self.recorded if kind(span)]
-            # What a record named before is not named again when a summary covers it later.
+            # A recorded message is not recorded again when a summary covers it later.
             made += [
                 self._record(span)
                 for span in subtract(now, before)
@@ -198,8 +198,8 @@ class Accounting:
         return next((s.source for s in self.recorded if s.first <= span.first <= s.last), None)
 
     def _num_tokens(self, span: Span) -> int | None:
-        # A run that was never read is not counted: reading a whole history to log that it is not
-        # shown would make the first prompt of a long session as slow as the session is long.
+        # An unread run is not counted: reading the whole history to log that it is not shown
+        # would make the first prompt of a long session slow.
         positions = range(span.first, span.last + 1)
         if not all(position in self.loaded for position in positions):
             return None

@@ -1,8 +1,8 @@
 """
 Summaries written by a language model.
 
-The model is a stranger here: it may fail, say nothing or say too much. Then the deterministic
-summary stands in, and the author of the summary says so; no error text ever becomes memory.
+The model is untrusted: it may fail, or return too little or too much. Then the extractive summary
+is the fallback, which the author of the summary names; no error text becomes a summary.
 """
 
 import threading
@@ -20,16 +20,16 @@ from agentmem.types.fields import checked_value
 from agentmem.types.short_repr import short_repr
 
 _MARGIN = 32
-"""Tokens kept free of the model's window for what its template adds."""
+"""Tokens of the model's window reserved for its template."""
 
 
 class ModelSummarizer:
     """
-    Lets *model* write, and falls back to sentences as they were said.
+    Summarizes with *model*, and falls back to extractive summaries.
 
-    It runs while a prompt is assembled; `Session.compact()` does that ahead of time. What does not
-    fit into the model's window is first cut down to its most telling sentences, so the
-    summariser's own prompt can never be over the window.
+    It runs while a prompt is assembled; `Session.compact()` does that ahead of time. Passages that
+    exceed the model's window are first reduced to their most salient sentences, so that the
+    summarizer's prompt always fits.
 
     Raises:
         ConfigError: *model* is not a language model, or *attempts* not an integer.
@@ -40,7 +40,7 @@ class ModelSummarizer:
         self._model = model
         self._attempts = checked_value("attempts", attempts, int, ConfigError)
         self._fallback = ExtractiveSummarizer()
-        # A compaction in the background and a reply may both ask at once.
+        # A background compaction and a reply may call it concurrently.
         self._last = threading.local()
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ class ModelSummarizer:
 
     @property
     def author(self) -> str:
-        """Who wrote what this thread was given last."""
+        """The author of this thread's last summary."""
         author: str = getattr(self._last, "author", self._model.name)
         return author
 
@@ -58,8 +58,8 @@ class ModelSummarizer:
         """
         Summarize *passages* with the model, or fall back.
 
-        *author* is the model's name afterwards, or that of the fallback with the reason. Thoughts
-        are left out; other output, such as a tool call, an apology or an error, is rejected.
+        *author* is then the model's name, or that of the fallback with the reason. Reasoning is
+        removed; other output, such as a tool call, an apology or an error, is rejected.
         """
         reason: str | None = None
         for _ in range(self._attempts):
@@ -89,7 +89,7 @@ class ModelSummarizer:
                 count=lambda sentence: counter.count(_request(sentence)[-1]),
             )
             messages = _request(text)
-        # A salt for once: the user is unknown here, so nothing may share this prefix.
+        # A single-use salt: the user is unknown here, so no other request may share this prefix.
         token_ids, salt = counter.render(messages).token_ids, uuid4().hex
         request = GenerationRequest(
             token_ids=token_ids, sampling=Sampling(max_tokens=max_tokens), cache_salt=salt
@@ -98,7 +98,7 @@ class ModelSummarizer:
             written = "".join(chunk.text for chunk in self._model.stream(request))
         finally:
             self._model.discard_prefix(token_ids, cache_salt=salt)
-        # The prompt may have opened a thought, which then has no mark where it was cut off.
+        # The prompt may have opened reasoning, which then has no tag where it was cut off.
         thought, answer = split_answer(counter, written, is_generated=True)
         return answer if thought else written
 

@@ -1,9 +1,9 @@
 """
-Which hits are recalled: the best that fit, each line once, counted once each.
+Select the best hits that fit, deduplicated, and counting each once.
 
-What a line takes is told from the count of its message, which is known if the message was ever in
-a window, so that few lines have to be written through the template. What was chosen so is counted
-as a whole; the weakest leave until it fits, and what is left over is filled.
+The size of a line is derived from the count of its message, which is cached if it was ever in a
+window, so that few lines are rendered with the template. The selection is then counted as a whole;
+the weakest are dropped until it fits, and the remaining room is filled.
 """
 
 import math
@@ -30,23 +30,23 @@ from agentmem.types import BranchId, Message, MessageId, Role, TextPart
 from agentmem.types.lines import line_of
 
 _LEAST: Final = 2
-"""Tokens that no line takes less than: one for who speaks, and one that is said."""
+"""Minimum tokens of a line: one for the speaker, and one of text."""
 
 _ENOUGH: Final = 8
-"""Lines from which the length of a token is known, if not exactly."""
+"""Minimum lines for an estimate of characters per token."""
 
 _PATIENCE: Final = 32
-"""Candidates that do not fit, one after the other, before the page is taken to be full."""
+"""Consecutive candidates that do not fit after which the selection stops."""
 
 _WORTH_IT: Final = 32
-"""The part of the room that has to be left over for what was passed over to be looked at again."""
+"""Minimum free share of the room for which skipped candidates are reconsidered."""
 
 
 def distinct(hits: Iterable[Hit], line: Callable[[Message], str] = line_of) -> list[Hit]:
     """
-    Return each *line* of *hits* once, in their order: the newest message that says it.
+    Return *hits* deduplicated by *line*, in order: the newest message of each.
 
-    It has the place and the score of the best one, and how many there are.
+    It has the rank and the score of the best one, and the number of duplicates.
     """
     lines: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -59,7 +59,7 @@ def _newest(same: Sequence[Hit]) -> Hit:
         return same[0]
     newest = max(same, key=lambda hit: (hit.stored.created_at, hit.stored.id))
     best = max(same, key=lambda hit: hit.score)
-    # A retriever may have counted some of them itself.
+    # A retriever may have deduplicated some already.
     ids: dict[MessageId, int] = {}
     for hit in same:
         ids[hit.stored.id] = max(hit.times, ids.get(hit.stored.id, 0))
@@ -69,21 +69,21 @@ def _newest(same: Sequence[Hit]) -> Hit:
 
 def pack(hits: Iterable[Hit], room: int, renderer: Renderer) -> tuple[Hit, ...]:
     """
-    Take of *hits*, best first, those that fit into *room* tokens, passing over what does not fit.
+    Select from *hits*, best first, those that fit into *room* tokens, skipping those that do not.
 
-    Written as one message they take no more than *room*.
+    Rendered as one message they take at most *room*.
     """
     page = _Page(renderer, room)
     passed = page.fill(hits)
     kept = page.kept()
-    # Lines may take fewer tokens together than by themselves.
+    # Lines may take fewer tokens together than separately.
     if passed and page.has_more_room() and page.fill(passed) != passed:
         kept = page.kept()
     return kept
 
 
 class _Page:
-    """What is being written, with the tokens that are left."""
+    """A selection in progress, with the remaining tokens."""
 
     def __init__(self, renderer: Renderer, room: int) -> None:
         self._renderer = renderer
@@ -93,9 +93,9 @@ class _Page:
         self._times: dict[BranchId | None, list[datetime]] = {}
         self._years: set[int] = set()
         one, two = renderer.count_text("a"), renderer.count_text("a\na")
-        # What a message costs beside its lines, line ends included.
+        # Tokens of a message besides its lines, line ends included.
         self._frame = 2 * one - two
-        # What one more line of one word costs.
+        # Tokens of an additional line of one word.
         self._more = two - one
         self._ones: dict[Role, int] = {}
         self._labels: dict[str, int] = {}
@@ -104,7 +104,7 @@ class _Page:
         self.room = room - renderer.count_text(HEADING)
 
     def fill(self, hits: Iterable[Hit]) -> list[Hit]:
-        """Take up of *hits* what fits; return those of the others that were looked at."""
+        """Add the *hits* that fit; return the considered others."""
         passed: list[Hit] = []
         in_a_row = 0
         for hit in hits:
@@ -118,7 +118,7 @@ class _Page:
         return passed
 
     def kept(self) -> tuple[Hit, ...]:
-        """Return what fits when it is counted as a whole, best first."""
+        """Return the hits that fit when counted as a whole, best first."""
         hits, costs = self._hits, self._costs
         self._size = self._whole(hits)
         while hits and (excess := self._size - self._all_room) > 0:
@@ -129,12 +129,12 @@ class _Page:
         return tuple(hits)
 
     def has_more_room(self) -> bool:
-        """Set the room to what is left behind what is kept; return whether a line may fit now."""
+        """Set the room to the rest after the kept ones; return whether a line may fit now."""
         before, self.room = self.room, self._all_room - self._size
         return self.room > max(before, self._all_room // _WORTH_IT)
 
     def _add(self, hit: Hit) -> bool:
-        """Take up *hit* if there is room for its line, and for the header it may need."""
+        """Add *hit* if its line fits, with the header that it may need."""
         if not self._may_fit(len(hit.stored.message.memory_text)):
             return False
         cost = self._line(hit)
@@ -150,14 +150,14 @@ class _Page:
         return True
 
     def _may_fit(self, size: int) -> bool:
-        """Whether a text of *size* characters might fit, before it is counted."""
+        """Whether a text of *size* characters may fit, as an estimate before counting."""
         longest = MAX_CHARS_PER_TOKEN
         if len(self._hits) >= _ENOUGH:
             longest = min(longest, math.ceil(2 * self._chars_per_token))
         return size <= self.room * longest
 
     def _line(self, hit: Hit) -> int:
-        """Count the line of *hit*: by its message where that says the same."""
+        """Return the tokens of the line of *hit*: by its message if that has the same text."""
         message = hit.stored.message
         text = message.memory_text
         is_plain = message.role in (Role.USER, Role.ASSISTANT) and not message.tool_calls
@@ -170,21 +170,21 @@ class _Page:
         return tokens
 
     def _one_of(self, role: Role) -> int:
-        """Count a message of *role* that says one word."""
+        """Return the tokens of a message of *role* with one word."""
         if role not in self._ones:
             message = Message(role=role, parts=(TextPart(text="a"),))
             self._ones[role] = self._renderer.count(message)
         return self._ones[role]
 
     def _label(self, speaker: str) -> int:
-        """Count what names *speaker* before a text."""
+        """Return the tokens of the prefix with *speaker*."""
         if speaker not in self._labels:
             longer = self._renderer.count_text(f"{speaker}: a")
             self._labels[speaker] = longer - self._one_of(Role.USER)
         return self._labels[speaker]
 
     def _header(self, hit: Hit) -> int:
-        """Count the header that *hit* needs; none beside one of the same sitting."""
+        """Return the tokens of the header that *hit* needs; 0 next to one of the same sitting."""
         at, source = hit.stored.created_at, source_of(hit)
         times = self._times.get(source, [])
         place = bisect(times, at)

@@ -1,4 +1,4 @@
-"""The pieces that a prompt is made of: messages as they are shown, and units of them."""
+"""Messages in their displayed form, and units of them."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,7 +21,7 @@ from agentmem.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A stored message, and what the prompt shows of it."""
+    """A stored message, and its displayed form."""
 
     stored: StoredMessage
     message: Message
@@ -36,14 +36,14 @@ class Shown:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the prompt shows nothing of it: an answer may be without a word."""
+        """Whether the prompt shows nothing of it: an answer may be blank."""
         message = self.message
         if not self.form.is_shown:
             return True
         return message.role is Role.ASSISTANT and not message.tool_calls and message.is_blank
 
     def span(self, tier: Tier) -> Span:
-        """Account for this message in *tier*."""
+        """Return the span of this message in *tier*."""
         return Span(
             first=self.position,
             last=self.position,
@@ -56,7 +56,7 @@ class Shown:
 
 
 Unit = tuple[Shown, ...]
-"""Messages that stand or leave together: an older turn, or a call with its results."""
+"""Messages that are kept or dropped together: an older turn, or a call with its results."""
 
 
 def show(stored: StoredMessage) -> Shown:
@@ -68,8 +68,8 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
     """
     Show *kept* characters of *stored* around a marker that names where the rest is.
 
-    Where it makes calls, its text and the arguments of each call share them, each with a marker.
-    A thought goes first: with as many characters as there are, only that is left out.
+    They are divided among the text and the arguments of each call, each with a marker. Reasoning is
+    removed first: with all characters kept, only that is removed.
     """
     message = stored.message
     if kept >= num_clippable(message):
@@ -89,12 +89,12 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
 
 
 def has_thought(message: Message) -> bool:
-    """Whether *message* has a thought in a part of its own."""
+    """Whether *message* has a reasoning part."""
     return any(isinstance(part, ReasoningPart) for part in message.parts)
 
 
 def num_clippable(message: Message) -> int:
-    """Return how many characters of *message* can be clipped."""
+    """Return the number of characters of *message* that can be clipped."""
     return sum(_lengths(message))
 
 
@@ -108,7 +108,7 @@ def show_stub(stored: StoredMessage, line: str) -> Shown:
 
 
 def marker_of(stored: StoredMessage) -> str:
-    """Return the marker in the middle of a clipped text, which names where the whole is."""
+    """Return the marker in the middle of a clipped text, which names its source."""
     size = len(stored.message.text)
     return f"\n[... clipped; message {stored.position} has all {size} characters ...]\n"
 
@@ -122,9 +122,9 @@ def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
     """
     Split the current turn into finished rounds, oldest first, and its core.
 
-    A round is an assistant message with the results of its calls, and what came before the last of
-    them. The core is what may never leave: the user's message, and the last round with its open
-    calls and latest results.
+    A round is an assistant message with the results of its calls, and all messages before the last
+    of them. The core is never dropped: the user's message, and the last round with its open calls
+    and latest results.
     """
     begins = 1 if turn and turn[0].message.role is Role.USER else 0
     rounds: list[list[Shown]] = []
@@ -148,10 +148,10 @@ def shown_turns(
     deleted: AbstractSet[int] = frozenset(),
 ) -> list[list[Shown]]:
     """
-    Show of each turn what the layout before showed, in the same form, and all that is new.
+    Show the messages of the previous layout, in the same form, and all new ones.
 
-    What has left the window does not come back by itself: the window would move back and forth.
-    Of what is *replaced* or *deleted*, by position, nothing is shown; it leaves with its turn.
+    Dropped messages do not return to the window, which would move back and forth. Messages at
+    *replaced* or *deleted* positions are not shown; they are dropped with their turn.
     """
     silent = dict.fromkeys(deleted, DisplayForm.DELETED) | dict.fromkeys(
         replaced, DisplayForm.REPLACED
@@ -171,7 +171,7 @@ def shown_turns(
 
 
 def _positions(span: Span) -> range:
-    # Summaries and gaps cover long runs, and no message of one is looked up here.
+    # Summaries and gaps cover long runs, whose messages are not looked up here.
     is_long = span.tier in (None, Tier.SUMMARY)
     return range(0) if is_long else range(span.first, span.last + 1)
 
@@ -189,8 +189,8 @@ def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
 
 
 CALL_MARKER = "[... clipped; message {position} has all of it ...]"
-"""What stands in the middle of a clipped argument: nothing that JSON would escape."""
+"""Marker in the middle of a clipped argument, without characters that JSON escapes."""
 
 STUB_LINE = "[left out to save room; message {position} has it]"
-"""What stands in place of a discarded message. One line for all, so that a stub of an earlier
-prompt can be written again without asking the policy, which may have changed."""
+"""The stub of a discarded message. One line for all, so that a stub of an earlier
+prompt can be rendered again without calling the policy, which may have changed."""

@@ -1,4 +1,4 @@
-"""Choices that a user can make or replace: what may be discarded, and who writes summaries."""
+"""Built-in and custom policies: discarding, automatic pins, summaries."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from agentmem.types.short_repr import ShortRepr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardOldResults(ShortRepr):
     """
-    Drop tool results that are older than *turns* turns, from 0 up.
+    Discard tool results that are more than *turns* turns old, at least 0.
 
     Raises:
         ConfigError: *turns* is not an integer of at least 0.
@@ -35,14 +35,14 @@ class DiscardOldResults(ShortRepr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinTask(ShortRepr):
     """
-    Pin the first user message of each branch under *key*: the task is never forgotten.
+    Pin the first user message of each branch, the task, under *key*.
 
-    Of one that is longer than *max_chars* the beginning and the end are pinned, around a line that
-    says where the rest is: a pin is never dropped, and one that is larger than the window would let
-    no prompt through any more. Of a ``data:`` URL the type and the size are pinned.
+    A message longer than *max_chars* is pinned clipped, with a line that names its source: a pin is
+    never dropped, and one larger than the window would make every prompt fail. A ``data:`` URL is
+    reduced to its type and size.
 
     Raises:
-        ConfigError: *key* can be that of no pin, or *max_chars* is under 1.
+        ConfigError: *key* is not a valid pin key, or *max_chars* is less than 1.
     """
 
     key: str = "task"
@@ -69,19 +69,19 @@ class PinTask(ShortRepr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(ShortRepr):
     """
-    How a conversation is cut down to its budget.
+    Policies for fitting a conversation into its budget.
 
     Args:
-        summarizer: writes what stands for messages that left the window; None for no summaries.
-        discardable: what is dropped first; None for nothing before its turn.
-        auto_pin: what is pinned as it is said; None for nothing.
-        keep_recalled: keep recalled messages where they were first shown, until their turn leaves
-            the window, and not only for one prompt: the prefix then goes on through them. Only
-            messages of the branch itself are recalled then.
-        compact_ahead: how full the window may be, as a share of its room, before what will leave it
-            is summed up in the background; None for only when it is full, in the prompt that needs
-            the room. It is worth it where a model writes the summaries. A share below halfway from
-            the budget's low water to full is taken for that.
+        summarizer: summarizes messages that leave the window; None for no summaries.
+        discardable: decides which messages are dropped first; None for none.
+        auto_pin: decides which new messages are pinned; None for none.
+        keep_recalled: keep recalled messages in place until their turn leaves the window, instead
+            of for one prompt only: the cached prefix then extends past them. Only messages of the
+            branch itself are recalled then.
+        compact_ahead: fill level of the window, as a share of its room, above which compaction runs
+            in the background; None to compact only when the window is full, during assembly. Useful
+            with summaries by a model. The minimum is halfway between the budget's low-water mark
+            and full.
         recall_sessions: recall messages of the user's other sessions too.
     """
 

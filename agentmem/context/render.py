@@ -1,4 +1,4 @@
-"""Counts and renders drafts through the model's own template."""
+"""Count and render drafts with the model's template."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -16,16 +16,16 @@ _UNSAID: Final = Message(role=Role.USER, parts=(TextPart(text=UNSAID),))
 
 
 def is_said(messages: Sequence[Message]) -> bool:
-    """Whether there is anything but the system's words, as a prompt must have."""
+    """Whether there are messages besides the system's, as a prompt must have."""
     return any(message.role is not Role.SYSTEM for message in messages)
 
 
 class Renderer:
     """
-    What the assembler needs of a `TokenCounter`, for one prompt.
+    A caching `TokenCounter` for the assembly of one prompt.
 
-    The same list of messages is asked for again and again while a prompt is made, so renders are
-    kept until the prompt is done: with the messages, so that these can be told by their identity.
+    The same list of messages is rendered repeatedly during an assembly, so renders are cached until
+    it ends, together with the messages, which are compared by identity.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
@@ -36,7 +36,7 @@ class Renderer:
         self._lines: dict[int, tuple[Message, str]] = {}
 
     def line(self, message: Message) -> str:
-        """Return what *message* has in common with its copies."""
+        """Return the deduplication key of *message*."""
         known = self._lines.get(id(message))
         if known is None:
             known = self._lines[id(message)] = (message, line_of(message))
@@ -56,30 +56,30 @@ class Renderer:
         return known[1]
 
     def length(self, messages: Sequence[Message], *, generate: bool = False) -> int:
-        """Count the tokens of *messages* as a transcript of their own; none has none."""
+        """Return the tokens of *messages* as a separate transcript; 0 for none."""
         if not is_said(messages):
-            # Strict templates take no list without a user or an answer, so they are asked for none.
+            # Strict templates reject a list without a user or an answer, so it is not rendered.
             return sum(map(self._counter.count, messages))
         return len(self.render(messages, generate=generate).token_ids)
 
     def size(self, draft: Draft) -> int:
-        """Count the tokens of the whole prompt."""
+        """Return the tokens of the whole prompt."""
         return self.length(draft.messages, generate=True)
 
     def count(self, message: Message) -> int:
         return self._counter.count(message)
 
     def count_unit(self, unit: Unit, draft: Draft) -> int:
-        """Count what *unit* of *draft* adds to a transcript: good enough to choose by."""
+        """Return the tokens that *unit* of *draft* adds to a transcript, as an estimate."""
         return sum(self._counter.count(message) for message in draft.alone(unit))
 
     def count_blocks(self, blocks: Sequence[Block]) -> int:
-        """Count what was recalled earlier and is kept."""
+        """Return the tokens of a kept block of recalled messages."""
         messages = [message for block in blocks for message in recall_message(block.hits)]
         return sum(self._counter.count(message) for message in messages)
 
     def count_text(self, text: str) -> int:
-        """Count *text* as a message of its own, so rather a few tokens too many than too few."""
+        """Return the tokens of *text* as a separate message, an upper bound."""
         if not text.strip():
             return 0
         return self._counter.count(Message(role=Role.USER, parts=(TextPart(text=text),)))
@@ -87,7 +87,7 @@ class Renderer:
     def shared(
         self, token_ids: Sequence[int], messages: Sequence[Message], *, generate: bool = False
     ) -> int:
-        """Count the tokens that *token_ids* and the render of *messages* begin with alike."""
+        """Return the length of the common prefix of *token_ids* and the render of *messages*."""
         if not messages:
             return 0
         if not is_said(messages):
@@ -99,7 +99,7 @@ class Renderer:
         """
         Attribute each of *total* tokens to one tier.
 
-        Tiers are cut where the render of a longer list goes on from a shorter one, so that the
+        Boundaries are where the render of a longer list extends that of a shorter one, so that the
         numbers add up to the prompt even where a template merges or rewrites.
         """
         own = self._own(draft)
@@ -121,21 +121,21 @@ class Renderer:
         tiers[Tier.TEMPLATE] = own + total - end
         for block in draft.blocks:
             tier = Tier.CURRENT if block.anchor == draft.anchor else Tier.RECENT
-            # Where a template merges messages, a block may cost less than by itself.
+            # Where a template merges messages, a block may take fewer tokens than separately.
             size = min(self.count_blocks([block]), tiers[tier])
             tiers[tier] -= size
             tiers[Tier.RETRIEVED] += size
         return tiers
 
     def _own(self, draft: Draft) -> int:
-        """Count the text of its own that the template puts first where there are no pins."""
+        """Return the tokens of the template's default system text, without pins."""
         if draft.system or not draft.messages:
             return 0
         alone = _first_round(draft.messages)
         return max(0, self.length(alone) - sum(map(self._counter.count, alone)))
 
     def _until(self, draft: Draft, number: int) -> int:
-        """Count the tokens of the first *number* messages of *draft* as a transcript."""
+        """Return the tokens of the first *number* messages of *draft* as a transcript."""
         if number == 0:
             return 0
         ends = self.render(draft.messages).ends
@@ -148,6 +148,6 @@ class Renderer:
 
 
 def _first_round(messages: Sequence[Message]) -> list[Message]:
-    """Return the first of *messages*, with the results of its calls: what can stand alone."""
+    """Return the first of *messages*, with the results of its calls: a valid transcript."""
     rest = takewhile(lambda message: message.role is Role.TOOL, messages[1:])
     return [*messages[:1], *rest]

@@ -1,8 +1,8 @@
 """
-What a prompt has in common with the one before it on its branch.
+The common prefix of a prompt and the previous one of its branch.
 
-Told from the two accounts, not from the two texts: so it is known after a restart too, without
-keeping the ids of old prompts.
+Computed from the two layouts, not from the two texts: so it is known after a restart too, without
+storing the ids of old prompts.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from agentmem.types import DisplayForm, Pin, PrefixBreak, Reuse, Span, Tier
 
 class Shared(Protocol):
     """
-    Counts the tokens that the prompt begins with alike as a part of it.
+    Returns the length of the common prefix of the prompt and a part of it.
 
-    The part is the system message and the first *num_shown* messages of the window, or for None
-    the pins alone; *is_whole* if that was all of the prompt before.
+    The part is the system message and the first *num_shown* messages of the window, or for None the
+    pins only; *is_whole* if that was the whole previous prompt.
     """
 
     def __call__(self, num_shown: int | None, *, is_whole: bool = False) -> int: ...
@@ -30,10 +30,10 @@ PinVersions = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
     """
-    The prompt that another goes on from: its layout, and the versions of its pins.
+    The previous prompt: its layout, and the versions of its pins.
 
-    *had_recalled* tells whether anything was recalled for it: messages of other sessions are in
-    no layout.
+    *had_recalled*: whether any message was recalled for it; those of other sessions are in no
+    layout.
     """
 
     layout: tuple[Span, ...]
@@ -42,7 +42,7 @@ class Before:
 
 
 def pin_versions(pins: Sequence[Pin]) -> PinVersions:
-    """Name each pin with its scope, and its version."""
+    """Return scope, key and version of each pin."""
     return tuple((f"{pin.scope}/{pin.key}", pin.version) for pin in pins)
 
 
@@ -55,11 +55,10 @@ def find_reuse(
     shared: Shared,
 ) -> Reuse:
     """
-    Return how far this prompt begins like the one before, and why no further.
+    Return the length of the common prefix with the previous prompt, and why it ends.
 
-    Where the texts of pins or summaries differ, what they may have in common by chance does not
-    count. *window* has the messages that are shown where they were said, without those that others
-    stand for.
+    A common prefix within differing pins or summaries does not count. *window* has the messages
+    that are shown at their position, without replaced ones.
     """
     if before.pins != pins:
         changed = sorted({key for key, _ in set(before.pins) ^ set(pins)})
@@ -69,7 +68,7 @@ def find_reuse(
     old, num_same = _forms(before.layout), _num_same(before.layout, layout, window)
     is_tail = _had_tail(before)
     if is_tail:
-        # Recalled text stood before the current turn of then, and is gone from there.
+        # Recalled messages were before the then current turn, and are no longer there.
         start = _current_start(before.layout)
         num_same = min(num_same, sum(piece.position < start for piece in window))
     if num_same == len(old):
@@ -80,7 +79,7 @@ def find_reuse(
 
 
 def _num_same(before: Sequence[Span], layout: Sequence[Span], window: Sequence[Shown]) -> int:
-    """Count the messages that both windows begin with, with the same blocks before them."""
+    """Return the number of common first messages of both windows, with equal blocks."""
     old_blocks, blocks = _blocks(before), _blocks(layout)
     count = 0
     for piece, place in zip(window, _forms(before), strict=False):
@@ -94,7 +93,7 @@ def _num_same(before: Sequence[Span], layout: Sequence[Span], window: Sequence[S
 
 
 def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
-    """Return the positions of what is kept recalled, by the position that it stands before."""
+    """Return the positions of kept recalled messages, by their anchor."""
     blocks: dict[int, list[int]] = {}
     for span in layout:
         if span.anchor is not None:
@@ -103,7 +102,7 @@ def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
 
 
 def _had_tail(before: Before) -> bool:
-    """Return whether something was recalled that was not to be kept in its place."""
+    """Return whether messages were recalled that are not kept in place."""
     recalled = [span for span in before.layout if span.tier is Tier.RETRIEVED]
     if any(span.anchor is None for span in recalled):
         return True
@@ -125,5 +124,5 @@ def _forms(layout: Sequence[Span]) -> list[tuple[int, DisplayForm, int | None]]:
 
 
 def _current_start(layout: Sequence[Span]) -> int:
-    """Find where the current turn began, before which recalled text stood."""
+    """Return the start of the current turn, the anchor of recalled messages."""
     return next((s.first for s in layout if s.tier is Tier.CURRENT), layout[-1].last + 1)

@@ -1,9 +1,9 @@
 """
-Where sentences end, so that what is quoted of a text is never half of one.
+Sentence segmentation, so that quotations are whole sentences.
 
-Cutting a sentence can turn it round: its verb, its negation or its condition may be in the other
-half. So what is in doubt stays together: after abbreviations, initials, ordinals and ellipses,
-before a small letter, in lines that are only wrapped, and in a list with the line that opens it.
+Half a sentence can reverse the meaning: its verb, its negation or its condition may be in the other
+half. So doubtful boundaries do not split: after abbreviations, initials, ordinals and ellipses,
+before a lower-case letter, in wrapped lines, and in a list with its introductory line.
 """
 
 import re
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Final
 
 OMITTED: Final = "[...]"
-"""Stands between two quoted sentences of one message where others were left out."""
+"""Between two quoted sentences of one message where others are omitted."""
 
 _CLOSERS: Final = "[\"'\u2019\u201d\u00bb\u203a)\\]\u300d\u300f\uff09\u3011\u300b*_`]*"
 _SPACED: Final = rf"[.!?\u037e\u0589\u061f\u06d4\u1362\u1367\u1368]+{_CLOSERS}(?=\s)"
-# Full stops with no space behind them: CJK, Indic, Burmese, Khmer, Tibetan.
+# Full stops without a following space: CJK, Indic, Burmese, Khmer, Tibetan.
 _SOLID: Final = (
     "(?:[\u3002\uff61\uff01\uff1f\u0964\u0965\u104a\u104b\u17d4\u17d5\u0f0d\u0f0e]"
     rf"|\uff0e(?!\d))+{_CLOSERS}"
@@ -25,12 +25,12 @@ _END: Final = re.compile(f"{_SPACED}|{_SOLID}|{re.escape(OMITTED)}(?=\\s|$)")
 _ABBREVIATIONS: Final = frozenset(
     re.findall(
         r"\w+",
-        # Titles, and what stands before a name or a number.
+        # Titles, and abbreviations before a name or a number.
         "dr dra drs mr mrs ms mx prof sr sra jr st ste mt ft rev hon gov sen rep gen col maj capt"
         " lt sgt cmdr pres supt hr fr hrn dipl ing mag mme mlle dott sig avv ud uds lic no nos nr"
         " num núm pp pág fig figs eq eqs ch chap sec vol vols ed eds art abs abt bd tel fax str av"
         " ave rd apt ext bldg dept div inc ltd co corp bros gmbh cie blvd"
-        # What stands within a sentence.
+        # Abbreviations within a sentence.
         " vs cf ca approx est esp incl inkl excl exkl zzgl vgl bzw ggf evtl max min resp al ibid"
         " viz eg ie zb bspw sog gem bes insb allg geb gest verh etc usw usf"
         " \u0443\u043b \u0433\u0433 \u0442\u0435\u043b \u0441\u0442\u0440 \u0440\u0443\u0431"
@@ -66,17 +66,17 @@ _LINE_END: Final = re.compile(
 _OPENS: Final = (":", "\uff1a")
 _GOES_ON: Final = (",", "\uff0c", "\u3001", "\u060c", "(", "-", "\u2013", "\u2014", "/", "&")
 _WRAPPED: Final = 40
-"""Characters: a line of so many without a full stop goes on in the next one."""
+"""Minimum length of a line without a full stop that continues in the next one."""
 
 _AROUND: Final = 1000
-"""Characters at most in which the other end of a bracket or a quotation is looked for."""
+"""Maximum distance to the other end of a bracket or a quotation."""
 
 
 def split_sentences(text: str) -> list[str]:
     """
-    Cut *text* into its sentences, each on one line and in order.
+    Split *text* into its sentences, each on one line and in order.
 
-    What this module itself put between quoted sentences comes back as a piece of its own.
+    The omission mark of this module is returned as a separate item.
     """
     blocks = (" ".join(block.split()) for block in _blocks(text))
     return [piece for block in blocks for piece in _split(block) if piece]
@@ -98,7 +98,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _is_joined(last: str, line: str, *, is_list: bool) -> bool:
-    """Whether *line* goes on with what ends in the line *last*, after a colon for a list."""
+    """Whether *line* continues the line *last*, or is in a list after its colon."""
     if last.endswith((*_OPENS, *_GOES_ON)) or (is_list and _LIST_ITEM.match(line)):
         return True
     if _LINE_END.search(last[-20:]) or _ROW.match(line):
@@ -119,12 +119,12 @@ def _split(line: str) -> Iterator[str]:
 
 
 def _is_end(line: str, begin: int, found: re.Match[str]) -> bool:
-    """Whether the marks that were *found* end what begins at *begin*."""
+    """Whether the matched punctuation ends the sentence that begins at *begin*."""
     following = line[found.end() : found.end() + 40].lstrip()
     if found[0] == OMITTED or following.startswith(OMITTED):
         return True
     if found[0].rstrip(_QUOTED_BY) != found[0]:
-        # A quotation may end within a sentence, whose rest says what is made of it.
+        # A quotation may end within a sentence.
         return line[found.end()].isspace() and not following[:1].islower()
     if not found[0].startswith("."):
         return True
@@ -134,7 +134,7 @@ def _is_end(line: str, begin: int, found: re.Match[str]) -> bool:
 
 
 def _is_shortened(word: str) -> bool:
-    """Whether a full stop after *word* is its own: an abbreviation, an initial, an ordinal."""
+    """Whether a full stop after *word* belongs to it: abbreviation, initial or ordinal."""
     word = word.lower()
     if len(word) < 2 or word in _ABBREVIATIONS:  # noqa: PLR2004 - a letter
         return True

@@ -1,8 +1,8 @@
 """
-Arithmetic on runs of positions.
+Interval arithmetic on runs of positions.
 
-A prompt is accounted for by a handful of runs, however long the conversation is, so nothing here
-walks over messages that are not in the prompt.
+A layout has a handful of runs, however long the conversation is, so no function iterates over
+messages that are not in the prompt.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from agentmem.types import Span
 
 
 def split_at(span: Span, cut: int) -> list[Span]:
-    """Split *span* after position *cut*; an empty side is left out."""
+    """Split *span* after position *cut*; an empty side is omitted."""
     sides = (
         replace(span, last=min(span.last, cut)),
         replace(span, first=max(span.first, cut + 1)),
@@ -21,7 +21,7 @@ def split_at(span: Span, cut: int) -> list[Span]:
 
 
 def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
-    """Return what is left of *spans* (ascending) without the positions of *taken* (ascending)."""
+    """Return *spans* (ascending) without the positions of *taken* (ascending)."""
     removed = list(taken)
     left: list[Span] = []
     for span in spans:

@@ -1,4 +1,4 @@
-"""What prompts show in place of bytes: the store keeps them, and a text model cannot read them."""
+"""Placeholders of ``data:`` URLs in prompts: a text model cannot read the bytes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,10 +9,9 @@ from agentmem.types.data_urls import without_data
 
 def with_stand_ins(turns: Iterable[Turn]) -> tuple[Turn, ...]:
     """
-    Return *turns* with a short text for each ``data:`` URL in a message's texts.
+    Return *turns* with a placeholder for each ``data:`` URL in a message's texts.
 
-    A picture that a tool returns as text would else take the window, as one in a part of its own
-    does not.
+    Else an image that a tool returns as text would fill the window, unlike an image part.
     """
     return tuple(_of_turn(turn) for turn in turns)
 
@@ -32,5 +31,5 @@ def _of_message(stored: StoredMessage) -> StoredMessage:
         TextPart(text=without_data(part.text)) if isinstance(part, TextPart) else part
         for part in message.parts
     )
-    # Ids spell the text that was generated, which is another one now.
+    # The generated ids are those of the original text, which has changed.
     return replace(stored, message=replace(message, parts=parts, generated=None))

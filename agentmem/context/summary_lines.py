@@ -1,9 +1,9 @@
 """
-How summaries are written and read again: lines that each say where, when and by whom.
+The line format of summaries: position, date, speaker, text.
 
-A line is ``[12, 2026-05-03] user: the text``. It reads the same at every level, so what a
-summary of summaries quotes still has its speaker, and no text can open a line of its own. What
-does not read as such a line is the summarizer's own prose, and is shown as that.
+A line is ``[12, 2026-05-03] user: the text``, the same at every level, so that quotations in a
+summary of summaries still have their speaker, and no text can imitate a line. Other lines are the
+summarizer's prose, and are shown as such.
 """
 
 import re
@@ -30,12 +30,12 @@ _SPEAKER: Final = rf"(?:{'|'.join(_ROLES)})(?: \([^()\[\]:\n]+\))?"
 _LINE: Final = re.compile(
     rf"\[(\d{{1,18}})(?:-(\d{{1,18}}))?(?:, (\d{{4}}-\d\d-\d\d))?\] ({_SPEAKER}): (.*)"
 )
-# Before lines had places: a role, or for a summary of summaries the system and unmarked others.
+# The old format without positions: a role, or for a summary of summaries the system and others.
 _OLD_LINE: Final = re.compile(r"(user|assistant|tool): (.*)")
 _OLD_LABELS: Final = re.compile(r"(?:system: )+")
 _OLD_AUTHOR: Final = "extractive"
 
-# What a text may begin with to be taken for a line, or for another speaker's.
+# Beginnings of a text that could imitate a line, or another speaker.
 _LIKE_A_LABEL: Final = re.compile(
     r"[^\w\"]*(?:system|developer|user|human|assistant|ai|bot|model|tool|function|ipython|subtask"
     r"|summary|instructions?|pins?)\b[^:\"]{0,60}[:\]>|]",
@@ -46,12 +46,12 @@ _MAX_NAME: Final = 40
 
 
 def flatten(text: str) -> str:
-    """Return *text* as one line: every run of white space, line ends included, is a space."""
+    """Return *text* as one line: each run of white space, line ends included, becomes a space."""
     return " ".join(text.split())
 
 
 def line_of(passage: Passage, text: str | None = None) -> str:
-    """Write *passage*, or the excerpt *text* of it, as one line that says whose it is."""
+    """Format *passage*, or the excerpt *text* of it, as one line with its speaker."""
     said = flatten(passage.text if text is None else text)
     if said.startswith("[") or _LIKE_A_LABEL.match(said):
         said = f'"{said}"'
@@ -59,7 +59,7 @@ def line_of(passage: Passage, text: str | None = None) -> str:
 
 
 def label_of(passage: Passage) -> str:
-    """Write where, when and by whom *passage* was said."""
+    """Return position, date and speaker of *passage* as a line prefix."""
     place = str(passage.position)
     if passage.last is not None and passage.last != passage.position:
         place += f"-{passage.last}"
@@ -71,10 +71,10 @@ def passages_of_messages(
     messages: Iterable[StoredMessage], zone: tzinfo | None, names: dict[str, str]
 ) -> Iterator[Passage]:
     """
-    Return the passages of *messages* that say something.
+    Return the passages of non-blank *messages*.
 
-    *names* are those of the tools that were called, by the id of the call. Without a *zone* the
-    days are those of the time zone that the messages are in.
+    *names* are those of called tools, by call id. Without a *zone*, dates are in the time zone of
+    the messages.
     """
     for stored in messages:
         if stored.origin in (Origin.DELETED, Origin.DAMAGED, Origin.SYNTHETIC):
@@ -83,7 +83,7 @@ def passages_of_messages(
         calls = "".join(
             f"(calls {call.name} {without_data(call.arguments)}) " for call in message.tool_calls
         )
-        # The mark of what summaries omit is theirs alone.
+        # The omission mark is reserved for summaries.
         text = (calls + message.memory_text).replace(OMITTED, "(...)")
         if text.strip():
             yield Passage(
@@ -96,7 +96,7 @@ def passages_of_messages(
 
 
 def passages_of_summary(summary: Summary) -> Iterator[Passage]:
-    """Read the lines of *summary*: each with its own speaker, prose with that of its writer."""
+    """Parse the lines of *summary*: each with its speaker, prose with the summary's author."""
     prose: list[str] = []
     for line in summary.text.split("\n"):
         read = _read(line, summary)
@@ -110,7 +110,7 @@ def passages_of_summary(summary: Summary) -> Iterator[Passage]:
 
 
 def shown_lines(summary: Summary) -> list[str]:
-    """Write *summary* as a prompt shows it."""
+    """Format *summary* for a prompt."""
     return [line_of(passage) for passage in passages_of_summary(summary)]
 
 
@@ -122,10 +122,10 @@ def is_quotation(text: str, passages: Sequence[Passage]) -> bool:
 
 def with_quotations_checked(text: str, passages: Sequence[Passage]) -> str:
     """
-    Return what a summarizer wrote, with each line that reads as a quotation but is none undone.
+    Return a summarizer's text, in which lines that falsely read as quotations are marked as prose.
 
-    A line that names a place and a speaker is one only if all of it is whole sentences that were
-    said there: a piece of a sentence may say the opposite.
+    A line with a position and a speaker is a quotation only if all of it is whole sentences of that
+    message: part of a sentence may mean the opposite.
     """
     said = _by_label(passages)
     return "\n".join(
@@ -149,7 +149,7 @@ def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
         quoted = _solid(line[len(label) :])
         ways = [quoted]
         if len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
-            ways.append(quoted[1:-1])  # the marks may be those of the line
+            ways.append(quoted[1:-1])  # the quotation marks may be the line's
         for text in texts:
             sentences = [_solid(sentence) for sentence in split_sentences(text)]
             if any(_is_of_sentences(way, sentences) for way in ways):
@@ -158,9 +158,9 @@ def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
 
 
 def _is_of_sentences(quoted: str, sentences: Sequence[str]) -> bool:
-    """Whether *quoted* is some of *sentences* in order, with a mark wherever others are omitted."""
-    begins = {0}  # where the next sentence may begin, whichever it is
-    ends: set[int] = set()  # where the last sentence ended, so that the one after it may begin
+    """Whether *quoted* is a subsequence of *sentences*, with a mark at each omission."""
+    begins = {0}  # possible starts of the next sentence
+    ends: set[int] = set()  # possible ends of the last sentence, where the next one may begin
     for sentence in sentences:
         if sentence == OMITTED:
             ends = set()
@@ -223,7 +223,7 @@ def _speaker_of(passage: Passage) -> str:
 
 
 def _only_known(role: Role) -> str:
-    # The system says nothing in a transcript, so its words would be another speaker's.
+    # A transcript has no system messages, so that a system line would be a false speaker.
     return "summary" if role is Role.SYSTEM else str(role)
 
 

@@ -1,4 +1,4 @@
-"""Messages as turns. A turn is the unit that the recent window keeps or lets go."""
+"""Group messages into turns, the units that the recent window keeps or drops."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -8,10 +8,10 @@ from agentmem.types import Origin, Role, StoredMessage, Turn
 
 def group_turns(messages: Iterable[StoredMessage]) -> tuple[Turn, ...]:
     """
-    Cut *messages* (oldest first) into turns, one per user message.
+    Group *messages* (oldest first) into turns, one per user message.
 
-    What stands before the first user message is a turn of its own: a subtask may begin with a
-    tool result, and a conversation with a greeting.
+    Messages before the first user message are a separate turn: a subtask may begin with a tool
+    result, and a conversation with a greeting.
     """
     groups: list[list[StoredMessage]] = []
     for stored in messages:
@@ -22,7 +22,7 @@ def group_turns(messages: Iterable[StoredMessage]) -> tuple[Turn, ...]:
 
 
 def open_calls(messages: Sequence[StoredMessage]) -> dict[str, int]:
-    """Name the tool calls without a result: call id and position of the message that made it."""
+    """Return the tool calls without a result: call id and position of the calling message."""
     waiting: dict[str, int] = {}
     for stored in messages:
         for call in stored.message.tool_calls:
@@ -34,10 +34,9 @@ def open_calls(messages: Sequence[StoredMessage]) -> dict[str, int]:
 
 def legal_fork(messages: Sequence[StoredMessage], head: int) -> int:
     """
-    Find the last position at or before *head* where no call is open.
+    Return the last position at or before *head* without open calls.
 
-    A branch that forked between a call and its result would show the model a question that it
-    can never see answered.
+    A branch forked between a call and its result would never have the result.
 
     Args:
         messages: the end of the branch, from a turn's start to *head*.
@@ -49,10 +48,10 @@ def legal_fork(messages: Sequence[StoredMessage], head: int) -> int:
 
 def replaced(messages: Sequence[StoredMessage]) -> frozenset[int]:
     """
-    Find the messages, by position, that later ones stand for.
+    Return the positions of messages that later ones replace.
 
-    The closing of a call whose result came before a prompt had shown it closed, and an answer
-    that was broken off, unless the user has gone on from it.
+    The synthetic result of a call whose result came before any prompt showed it, and an interrupted
+    answer, unless the user has continued from it.
 
     Args:
         messages: the end of a branch, oldest first, up to its newest.
@@ -70,13 +69,13 @@ def replaced(messages: Sequence[StoredMessage]) -> frozenset[int]:
 
 
 def _retried(messages: Sequence[StoredMessage]) -> set[int]:
-    """Find the broken-off answers that are to be given anew, or were, before or after them."""
+    """Return the interrupted answers that will be, or were, regenerated."""
     found: set[int] = set()
     partial: list[int] = []
     is_answered = False
     for stored in messages:
         if stored.message.role is Role.USER:
-            # The last one is what the user goes on from, where there is nothing better.
+            # The user continues from the last one, if there is no complete answer.
             found.update(partial if is_answered else partial[:-1])
             partial, is_answered = [], False
         elif stored.origin is Origin.PARTIAL:
@@ -87,7 +86,7 @@ def _retried(messages: Sequence[StoredMessage]) -> set[int]:
 
 
 def is_answer(stored: StoredMessage) -> bool:
-    """Whether *stored* is an answer to a turn, and not a step on the way to one."""
+    """Whether *stored* is the final answer to a turn, not an intermediate step."""
     message = stored.message
     is_said = (
         stored.origin in (Origin.SAID, Origin.CUT, Origin.DELETED, Origin.DAMAGED)
@@ -97,6 +96,6 @@ def is_answer(stored: StoredMessage) -> bool:
 
 
 def untold(stored: StoredMessage) -> StoredMessage:
-    """Return *stored* without what it says, for a summary that is to pass over it."""
+    """Return *stored* without its content, so that a summary skips it."""
     message = stored.message
     return replace(stored, message=replace(message, parts=(), tool_calls=(), generated=None))
