@@ -27,7 +27,7 @@ import faiss
 import numpy as np
 from report import print_json
 
-from agentmem.protocols import Domain
+from agentmem.protocols import SearchScope
 from agentmem.retrieval.dense import vector_index as vector_module
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
@@ -39,7 +39,7 @@ DIMENSION = 384
 QUERIES = 30
 BEST = 200
 SHARES = (1.0, 0.5, 0.1, 0.01)
-NOBODY = Domain(scope=Scope(namespace="bench", user="one"))
+NOBODY = SearchScope(scope=Scope(namespace="bench", user="one"))
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from talks import Question, Talk
 
-from agentmem.protocols import Domain, Hit, Query
+from agentmem.protocols import Hit, Query, SearchScope
 from agentmem.retrieval.dense.chunks import chunks_of
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.fusion.rrf import Fusion, Ranking, dense_query, rank
@@ -112,7 +112,7 @@ def query(text: str) -> Query:
     """Ask in the conversation's only session and branch."""
     return Query(
         text=text,
-        domain=Domain(scope=Scope(), session_id=SESSION),
+        search_scope=SearchScope(scope=Scope(), session_id=SESSION),
         session_id=SESSION,
         visible={BranchId(1): (1, 1 << 30)},
         limit=LIMIT,

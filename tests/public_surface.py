@@ -7,7 +7,7 @@ import typing
 PACKAGES = ("agentmem", "agentmem.inference", "agentmem.retrieval")
 MADE_BY_THE_PACKAGE = {
     *("Memory", "Session", "Subtask", "History", "Snapshot", "Line", "ReplyStream"),
-    *("AsyncReplyStream", "LocalModel", "RequestHandle", "HybridRecall", "ChatTokenizer"),
+    *("AsyncReplyStream", "LocalModel", "RequestHandle", "HybridSearchIndex", "ChatTokenizer"),
 }
 """What they are constructed from is no business of a caller."""
 

@@ -4,10 +4,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from agentmem.memory import Memory
-from agentmem.protocols import RecallStatus
+from agentmem.protocols import IndexStatus
 
 
-def rebuild(console: Console, memory: Memory, user: str, session: str | None) -> RecallStatus:
+def rebuild(console: Console, memory: Memory, user: str, session: str | None) -> IndexStatus:
     """Rebuild the index of a session, or of all sessions of *user*; return its status."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     tasks: dict[str, TaskID] = {}

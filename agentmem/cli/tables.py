@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agentmem.context import Imbalance
 from agentmem.memory import Audit
-from agentmem.protocols import Hit, RecallStatus
+from agentmem.protocols import Hit, IndexStatus
 from agentmem.store import StaleSession
 from agentmem.types import (
     Health,
@@ -142,10 +142,10 @@ def hit_table(hits: Iterable[Hit], *, full: bool) -> Table:
     return table
 
 
-def status_table(status: RecallStatus) -> Table:
+def status_table(status: IndexStatus) -> Table:
     """Return the index status of a session or user, one fact a row."""
     table = Table("what", "now", show_header=False)
-    reason = status.lexical_because
+    reason = status.dense_unavailable_reason
     facts = {
         "messages": status.num_messages,
         "embedded": status.num_embedded,

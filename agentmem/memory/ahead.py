@@ -93,7 +93,7 @@ def compact_ahead(
             return
         leave_to = last if leave_to is None else leave_to
         try:
-            runtime.store.ledger.record(
+            runtime.store.prompt_log.record(
                 runtime.scope, prompt, after=previous.id, sources=sources_of(view)
             )
         except SessionNotFoundError:

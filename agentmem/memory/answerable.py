@@ -34,7 +34,7 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
         ConflictError: a call is open on a branch that has ended.
     """
     if runtime.store.messages.close_calls(runtime.scope, branch_id):
-        runtime.tell_added()
+        runtime.notify_appended()
         return
     for stored in _backwards(runtime, branch_id):
         role, origin = stored.message.role, stored.origin

@@ -257,7 +257,7 @@ def checked_retriever(retriever: Retriever | None) -> Retriever | None:
     Raises:
         ConfigError: it is something else, such as the name of a model or a class.
     """
-    is_one = not isinstance(retriever, type) and callable(getattr(retriever, "over", None))
+    is_one = not isinstance(retriever, type) and callable(getattr(retriever, "open_index", None))
     if retriever is not None and not is_one:
         raise ConfigError(
             f"a retriever is an object such as HybridRetriever.load(), got {retriever!r:.80}"

@@ -27,11 +27,11 @@ from agentmem.memory.running import RunningReplies
 from agentmem.memory.runtime import Runtime
 from agentmem.memory.session import Session
 from agentmem.protocols import (
-    Domain,
+    IndexStatus,
     LanguageModel,
-    OnRecallProgress,
-    RecallStatus,
+    OnIndexProgress,
     Retriever,
+    SearchScope,
     TokenCounter,
 )
 from agentmem.store import StaleSession, Store, Transferred
@@ -70,7 +70,9 @@ class Memory:
         self._policy = policy or Policy()
         self._namespace = namespace
         found = checked_retriever(retriever)
-        self._recall = None if found is None else found.over(store.archive(namespace))
+        self._search_index = (
+            None if found is None else found.open_index(store.retrieval_store(namespace))
+        )
         check_clock(timezone, date)
         self._timezone = timezone
         self._date = date
@@ -282,8 +284,8 @@ class Memory:
         loaded = self._store.transfer.load(
             path_of(path), scope=scope, namespace=self._namespace, hmac_key=hmac_key
         )
-        if self._recall is not None:
-            self._recall.added()
+        if self._search_index is not None:
+            self._search_index.added()
         return loaded
 
     def wait_for_index(self, timeout_s: float | None = None) -> bool:
@@ -294,7 +296,7 @@ class Memory:
         there is nothing to wait for.
         """
         wait_s = None if timeout_s is None else seconds(timeout_s)
-        return self._recall is None or self._recall.wait(wait_s)
+        return self._search_index is None or self._search_index.wait(wait_s)
 
     def wait_for_compactions(self, timeout_s: float | None = None) -> bool:
         """
@@ -305,7 +307,7 @@ class Memory:
         """
         return self._background.wait(None if timeout_s is None else seconds(timeout_s))
 
-    def index_status(self, *, user: str = "default", key: str | None = None) -> RecallStatus:
+    def index_status(self, *, user: str = "default", key: str | None = None) -> IndexStatus:
         """
         Return how far the session *key* of *user*, or all of them, can be searched now.
 
@@ -313,16 +315,16 @@ class Memory:
             ConfigError: this memory has no retriever.
             SessionNotFoundError: there is no such session.
         """
-        runtime, domain = self._domain(user, key)
-        return runtime.need_recall().status(domain)
+        runtime, search_scope = self._search_scope(user, key)
+        return runtime.need_search_index().status(search_scope)
 
     def rebuild_index(
         self,
         *,
         user: str = "default",
         key: str | None = None,
-        on_progress: OnRecallProgress | None = None,
-    ) -> RecallStatus:
+        on_progress: OnIndexProgress | None = None,
+    ) -> IndexStatus:
         """
         Make the index of a session, or of all sessions of *user*, anew from the messages.
 
@@ -332,8 +334,8 @@ class Memory:
             ConfigError: this memory has no retriever.
             SessionNotFoundError: there is no such session.
         """
-        runtime, domain = self._domain(user, key)
-        return runtime.need_recall().rebuild(domain, on_progress)
+        runtime, search_scope = self._search_scope(user, key)
+        return runtime.need_search_index().rebuild(search_scope, on_progress)
 
     def health(self, *, timeout_s: float = 2.0) -> Health:
         """
@@ -343,7 +345,7 @@ class Memory:
         no step of the model, and works in a fork and after `close`.
         """
         wait_s = seconds(timeout_s)
-        return health_of(self._store, self._background, self._recall, self._model, wait_s)
+        return health_of(self._store, self._background, self._search_index, self._model, wait_s)
 
     ahealth = in_own_thread(health)
     asession = in_thread(session)
@@ -373,8 +375,8 @@ class Memory:
         """
         self._replies.close(seconds(timeout_s))
         self._background.close()
-        if self._recall is not None:
-            self._recall.close()
+        if self._search_index is not None:
+            self._search_index.close()
         self._store.close()
 
     aclose = in_thread(close)
@@ -404,10 +406,10 @@ class Memory:
         else:
             await self.aclose()
 
-    def _domain(self, user: str, key: str | None) -> tuple[Runtime, Domain]:
+    def _search_scope(self, user: str, key: str | None) -> tuple[Runtime, SearchScope]:
         scope = Scope(namespace=self._namespace, user=user)
         session_id = None if key is None else self._store.sessions.get(scope, key).id
-        return self._runtime(scope), Domain(scope=scope, session_id=session_id)
+        return self._runtime(scope), SearchScope(scope=scope, session_id=session_id)
 
     def _runtime(self, scope: Scope) -> Runtime:
         return Runtime(
@@ -417,7 +419,7 @@ class Memory:
             counter=self._counter,
             budget=self._budget,
             policy=self._policy,
-            recall=self._recall,
+            search_index=self._search_index,
             background=self._background,
             replies=self._replies,
         )

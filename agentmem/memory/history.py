@@ -133,19 +133,19 @@ class History:
 
     def truncations(self) -> tuple[TruncationRecord, ...]:
         """Read the log of this branch: what left its prompts, when, why, and where it is now."""
-        return self._store.ledger.truncations(
+        return self._store.prompt_log.truncations(
             self._scope, self.branch.session_id, branch_id=self._branch_id
         )
 
     def assemblies(self) -> tuple[AssemblyInfo, ...]:
         """Read the account of each prompt of this branch, oldest first."""
-        return self._store.ledger.assemblies(
+        return self._store.prompt_log.assemblies(
             self._scope, self.branch.session_id, branch_id=self._branch_id
         )
 
     def summaries(self) -> tuple[Summary, ...]:
         """Read all summaries that prompts of this branch showed first, by what they cover."""
-        return self._store.ledger.summaries(self._scope, self._branch_id)
+        return self._store.prompt_log.summaries(self._scope, self._branch_id)
 
     def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
         """
@@ -204,7 +204,7 @@ class History:
             # What of the log can be read does not balance without what cannot.
             assemblies, records, damages = (), (), [*damages, _damage(0, str(error))]
         keys = {span.source for a in assemblies for span in a.layout if span.source is not None}
-        known = self._store.ledger.known_summaries(self._scope, self._branch_id, sorted(keys))
+        known = self._store.prompt_log.known_summaries(self._scope, self._branch_id, sorted(keys))
         return Audit(
             branch=self.branch,
             num_assemblies=len(assemblies),

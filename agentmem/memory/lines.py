@@ -112,7 +112,7 @@ class LineKeeping(Conversation):
             name=name,
         )
         self._move_to(stored.branch_id)
-        self._runtime.tell_added()
+        self._runtime.notify_appended()
         self._pin_what_is_to_stay(stored)
         return stored
 

@@ -162,7 +162,7 @@ def _last_assembly(
     view: View, runtime: Runtime, line: Sequence[BranchInfo], head: int, budget: Budget
 ) -> AssemblyInfo | None:
     for branch in line:
-        found = view.ledger.last(
+        found = view.prompt_log.last(
             runtime.scope,
             branch.id,
             context=budget.context,
@@ -178,7 +178,7 @@ def _last_assembly(
 
 
 def _why_fresh(view: View, runtime: Runtime, branch: BranchInfo) -> PrefixBreak:
-    newest = view.ledger.newest(runtime.scope, branch.id)
+    newest = view.prompt_log.newest(runtime.scope, branch.id)
     if newest is None:
         return PrefixBreak.FIRST if branch.parent is None else PrefixBreak.BRANCH
     is_same = newest.fingerprint == runtime.need_counter().fingerprint
@@ -205,7 +205,7 @@ def _summaries(
 ) -> tuple[Summary, ...]:
     layout = previous.layout if previous is not None else ()
     keys = dict.fromkeys(span.source for span in layout if span.source is not None)
-    return view.ledger.summaries(scope, branch.id, list(keys)) if keys else ()
+    return view.prompt_log.summaries(scope, branch.id, list(keys)) if keys else ()
 
 
 def _blocks(

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from agentmem.errors import AgentMemError
 from agentmem.memory.background import Background
-from agentmem.protocols import LanguageModel, Recall, ReportingModel, ReportingRecall
+from agentmem.protocols import LanguageModel, ReportingModel, ReportingSearchIndex, SearchIndex
 from agentmem.store import Store
 from agentmem.types import Health, IndexHealth, ModelHealth
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def health_of(
     store: Store,
     background: Background,
-    recall: Recall | None,
+    recall: SearchIndex | None,
     model: LanguageModel | None,
     timeout_s: float,
 ) -> Health:
@@ -37,8 +37,8 @@ def health_of(
     )
 
 
-def _index(recall: Recall | None) -> IndexHealth | None:
-    if recall is None or not isinstance(recall, ReportingRecall):
+def _index(recall: SearchIndex | None) -> IndexHealth | None:
+    if recall is None or not isinstance(recall, ReportingSearchIndex):
         return None
     try:
         return recall.health()

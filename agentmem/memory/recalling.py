@@ -9,7 +9,7 @@ from agentmem.context import BranchView, distinct, pinned_message
 from agentmem.errors import InvalidInputError
 from agentmem.memory.clocks import hits_in
 from agentmem.memory.runtime import Runtime
-from agentmem.protocols import Domain, Hit, Query, Recall
+from agentmem.protocols import Hit, Query, SearchIndex, SearchScope
 from agentmem.store.view import View, at_once
 from agentmem.types import (
     BranchId,
@@ -51,7 +51,7 @@ def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | Non
         ConfigError: a *query* and no retriever.
     """
     if query is not None:
-        runtime.need_recall()
+        runtime.need_search_index()
         if hits is not None:
             raise InvalidInputError("pass either query or hits, not both")
         return checked_query(query)
@@ -85,7 +85,7 @@ def recall_for(
     """
     if isinstance(wanted, tuple):
         return replace(view, hits=hits_in(runtime.zone, wanted))
-    if runtime.recall is None or budget.retrieved_tokens == 0 or is_whole:
+    if runtime.search_index is None or budget.retrieved_tokens == 0 or is_whole:
         return view
     # Only messages of the branch itself can be kept in place.
     everywhere = runtime.policy.recall_sessions and not runtime.policy.keep_recalled
@@ -104,7 +104,7 @@ def recall_for(
 
 def is_whole(runtime: Runtime, view: BranchView, budget: Budget) -> bool:
     """Whether the window of *view* seems to show all that a search could find."""
-    if runtime.recall is None or (
+    if runtime.search_index is None or (
         runtime.policy.recall_sessions and not runtime.policy.keep_recalled
     ):
         return False
@@ -140,7 +140,7 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
     head: int | None,
 ) -> tuple[Hit, ...]:
     """Search as of the moment when *head* was the newest message, or now for None."""
-    recall = runtime.need_recall()
+    recall = runtime.need_search_index()
     branch, visible = at_once(
         runtime.store, lambda view: _visible(view, runtime, branch_id, everywhere=everywhere)
     )
@@ -148,10 +148,12 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
         # Others may have said more since the view was taken, which is not to be recalled yet.
         first, last = visible[branch.id]
         visible[branch.id] = (first, min(last, head))
-    domain = Domain(scope=runtime.scope, session_id=None if everywhere else branch.session_id)
+    search_scope = SearchScope(
+        scope=runtime.scope, session_id=None if everywhere else branch.session_id
+    )
     query = Query(
         text=_cut(text),
-        domain=domain,
+        search_scope=search_scope,
         session_id=branch.session_id,
         visible=visible,
         limit=limit,
@@ -179,7 +181,7 @@ def _is_retried(runtime: Runtime, stored: StoredMessage) -> bool:
     return False
 
 
-def _distinct(recall: Recall, query: Query) -> tuple[Hit, ...]:
+def _distinct(recall: SearchIndex, query: Query) -> tuple[Hit, ...]:
     """
     Search for as many lines as *query* asks for, each once.
 

@@ -13,7 +13,7 @@ from agentmem.memory.arguments import checked_budget
 from agentmem.memory.background import Background
 from agentmem.memory.clocks import moment_in, zone_of
 from agentmem.memory.running import RunningReplies
-from agentmem.protocols import LanguageModel, Recall, TokenCounter, counter_at
+from agentmem.protocols import LanguageModel, SearchIndex, TokenCounter, counter_at
 from agentmem.store import Store
 from agentmem.types import MessageId, Scope, SessionInfo
 
@@ -28,7 +28,7 @@ class Runtime:
     counter: TokenCounter | None
     budget: Budget
     policy: Policy
-    recall: Recall | None = None
+    search_index: SearchIndex | None = None
     zone: tzinfo = UTC
     """Of dates that are shown, and of those that are asked for."""
 
@@ -82,18 +82,18 @@ class Runtime:
             )
         return self.counter
 
-    def need_recall(self) -> Recall:
-        if self.recall is None:
+    def need_search_index(self) -> SearchIndex:
+        if self.search_index is None:
             raise ConfigError(
                 "this memory cannot search: open it with Memory.open(url, "
                 "retriever=HybridRetriever.load()) from agentmem.retrieval"
             )
-        return self.recall
+        return self.search_index
 
-    def tell_added(self) -> None:
+    def notify_appended(self) -> None:
         """Notify the retriever that something was stored."""
-        if self.recall is not None:
-            self.recall.added()
+        if self.search_index is not None:
+            self.search_index.added()
 
     def budget_for(self, budget: Budget | None) -> Budget:
         return self.budget if budget is None else checked_budget(budget, self.model)
@@ -121,15 +121,15 @@ class Runtime:
         self.store.messages.decoder.forget()
         if self.model is not None:
             self.model.forget(cache_salt=self.cache_salt)
-        archive = self.store.archive(self.scope.namespace)
+        retrieval_store = self.store.retrieval_store(self.scope.namespace)
         try:
-            if self.recall is not None:
-                self.recall.forget(self.scope, message_ids)
+            if self.search_index is not None:
+                self.search_index.forget(self.scope, message_ids)
             elif message_ids:
-                archive.drop_files()
+                retrieval_store.drop_files()
         except IndexFileError as error:
             raise IndexFileError(
                 "it is deleted from the database and from search results, but its vectors remain "
-                f"in a cache file: {error}; make the folder writable and delete {archive.folder}, "
-                "which is rebuilt automatically"
+                f"in a cache file: {error}; make the folder writable and delete "
+                f"{retrieval_store.folder}, which is rebuilt automatically"
             ) from error

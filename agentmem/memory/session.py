@@ -234,7 +234,7 @@ class Subtask(_Forkable):
         """
         self._require_open()
         self._store.messages.merge(self._scope, self._branch_id, self._promoted)
-        self._runtime.tell_added()
+        self._runtime.notify_appended()
         self._free_scratch()
 
     def discard(self) -> None:

@@ -162,7 +162,7 @@ class Writing(Erasing):
             client_key=client_key,
             created_at=self._runtime.moment(created_at),
         )
-        self._runtime.tell_added()
+        self._runtime.notify_appended()
         self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)
         return added.stored[-1]
 
@@ -177,7 +177,7 @@ class Writing(Erasing):
         added = self._store.messages.append(
             self._scope, branch_id, [message], origin=origin, client_key=client_key
         )
-        self._runtime.tell_added()
+        self._runtime.notify_appended()
         return added[-1]
 
     def _pin_what_is_to_stay(self, stored: StoredMessage, *, is_repeated: bool = False) -> None:
@@ -275,7 +275,7 @@ class Writing(Erasing):
                 return replace(prompt, assembly_id=previous.id)
             after = None if previous is None else previous.id
             try:
-                recorded = self._store.ledger.record(
+                recorded = self._store.prompt_log.record(
                     self._scope, prompt, after=after, sources=sources_of(view)
                 )
             except ConflictError:

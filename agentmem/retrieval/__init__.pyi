@@ -1,13 +1,13 @@
 from .dense.embedder import Embedder
 from .dense.sentence_embedder import DEFAULT_EMBEDDER, SentenceEmbedder
-from .hybrid_retriever import HybridRecall, HybridRetriever
+from .hybrid_retriever import HybridRetriever, HybridSearchIndex
 from .index.index_cache import RecallSettings
 
 __all__ = [
     "DEFAULT_EMBEDDER",
     "Embedder",
-    "HybridRecall",
     "HybridRetriever",
+    "HybridSearchIndex",
     "RecallSettings",
     "SentenceEmbedder",
 ]

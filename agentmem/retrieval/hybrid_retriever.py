@@ -1,7 +1,7 @@
 """
-The hybrid retriever: lexical and dense indexes over an archive of messages.
+The hybrid retriever: lexical and dense indexes over a retrieval store of messages.
 
-All indexes are caches that can be rebuilt; the archive is the source of truth. Whatever else fails,
+All indexes are caches that can be rebuilt; the store is the source of truth. Whatever else fails,
 a search finds messages that were committed before it by their words.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from agentmem.errors import RetrieverClosedError
 from agentmem.machine.logs import log, nature
-from agentmem.protocols import Archive, Domain, Hit, OnRecallProgress, Query, RecallStatus
+from agentmem.protocols import Hit, IndexStatus, OnIndexProgress, Query, RetrievalStore, SearchScope
 from agentmem.retrieval.dense.embed_messages import embed_messages
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.embedding_worker import PAGE, EmbeddingWorker
@@ -64,38 +64,38 @@ class HybridRetriever:
 
         return cls(SentenceEmbedder.load(name or DEFAULT_EMBEDDER, device=device))
 
-    def over(self, archive: Archive) -> "HybridRecall":
-        """Open a search index over *archive*."""
-        return HybridRecall(archive, self._embedder, self._settings)
+    def open_index(self, retrieval_store: RetrievalStore) -> "HybridSearchIndex":
+        """Open a search index over *retrieval_store*."""
+        return HybridSearchIndex(retrieval_store, self._embedder, self._settings)
 
 
-class HybridRecall:
+class HybridSearchIndex:
     """
-    A `protocols.Recall`. Thread-safe, and usable in a forked process.
+    A `protocols.SearchIndex`. Thread-safe, and usable in a forked process.
 
     Lazy: nothing is read, and no thread started, before the first search or message.
     """
 
     def __init__(
-        self, archive: Archive, embedder: Embedder | None, settings: RecallSettings
+        self, retrieval_store: RetrievalStore, embedder: Embedder | None, settings: RecallSettings
     ) -> None:
-        self._archive = archive
+        self._retrieval_store = retrieval_store
         self._embedder = embedder
         files = None
-        if archive.folder is not None:
+        if retrieval_store.folder is not None:
             # Also without an embedder: files of an earlier one may have the deleted messages.
             fingerprint = "" if embedder is None else embedder.fingerprint
-            files = VectorFiles(archive.folder, fingerprint)
-        self._library = IndexCache(archive, embedder, files, settings)
+            files = VectorFiles(retrieval_store.folder, fingerprint)
+        self._library = IndexCache(retrieval_store, embedder, files, settings)
         self._worker: EmbeddingWorker | None = None
         if embedder is not None:
-            self._worker = EmbeddingWorker(archive, embedder, self._library.maintain)
+            self._worker = EmbeddingWorker(retrieval_store, embedder, self._library.maintain)
         self._query_error: str | None = None
         self._is_closed = False
-        _recalls.add(self)
+        _search_indexes.add(self)
 
     def __repr__(self) -> str:
-        return short_repr("HybridRecall", _fingerprint(self._embedder))
+        return short_repr("HybridSearchIndex", _fingerprint(self._embedder))
 
     def search(self, query: Query) -> tuple[Hit, ...]:
         """
@@ -106,12 +106,12 @@ class HybridRecall:
 
         Raises:
             RetrieverClosedError: this is closed.
-            StoreError: the archive cannot be read.
+            StoreError: the retrieval store cannot be read.
         """
         self._refuse_if_closed()
         if query.limit < 1 or not query.text.strip():
             return ()
-        index = self._library.get(query.domain)
+        index = self._library.get(query.search_scope)
         with index.lock:
             self._catch_up(index)
             text = index.query_text(query.text) if index.has_vectors else None
@@ -161,69 +161,71 @@ class HybridRecall:
             return IndexHealth(is_closed=self._is_closed)
         return self._worker.health()
 
-    def status(self, domain: Domain) -> RecallStatus:
+    def status(self, search_scope: SearchScope) -> IndexStatus:
         """
-        Return the current index status of *domain*.
+        Return the current index status of *search_scope*.
 
         Raises:
             RetrieverClosedError: this is closed.
-            StoreError: the archive cannot be read.
+            StoreError: the retrieval store cannot be read.
         """
         self._refuse_if_closed()
-        index = self._library.get(domain)
+        index = self._library.get(search_scope)
         with index.lock:
             self._catch_up(index)
             vectors = index.vectors
-            status = RecallStatus(
+            status = IndexStatus(
                 num_messages=index.message_table.num_alive,
                 num_embedded=index.num_embedded,
                 num_pending=len(index.pending),
-                lexical_because=self._why_lexical(index),
+                dense_unavailable_reason=self._why_lexical(index),
                 fingerprint=None if self._embedder is None else self._embedder.fingerprint,
                 kind="none" if vectors is None else vectors.index.kind,
                 num_bytes=index.num_bytes,
                 generation=None if vectors is None else vectors.generation,
-                file_bytes=self._library.num_file_bytes(domain),
+                file_bytes=self._library.num_file_bytes(search_scope),
                 last_error=self._last_error(index),
             )
         self._library.trim()
         return status
 
-    def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
+    def rebuild(
+        self, search_scope: SearchScope, on_progress: OnIndexProgress | None = None
+    ) -> IndexStatus:
         """
-        Rebuild the index of *domain*, file included, and embed messages without a vector.
+        Rebuild the index of *search_scope*, file included, and embed messages without a vector.
 
-        Vectors in the archive are reused.
+        Vectors in the retrieval store are reused.
 
         Raises:
             RetrieverClosedError: this is closed.
             IndexFileError: the file cannot be replaced.
-            StoreError: the archive cannot be read or written.
+            StoreError: the retrieval store cannot be read or written.
         """
         self._refuse_if_closed()
         tell = on_progress or _no_progress
-        index = self._library.renew(domain)
+        index = self._library.renew(search_scope)
         with index.lock:
             index.catch_up(lambda done, total: tell("read", done, total))
             pending = index.pending
         for start in range(0, len(pending), PAGE):
-            self._embed(domain, pending[start : start + PAGE])
+            self._embed(search_scope, pending[start : start + PAGE])
             tell("embedded", min(start + PAGE, len(pending)), len(pending))
         with index.lock:
             index.catch_up(even_if_many=True)
         index.save()
-        return self.status(domain)
+        return self.status(search_scope)
 
     def _catch_up(self, index: MessageIndex) -> None:
         num_rounds = 0 if self._worker is None else self._worker.num_rounds
         index.catch_up(even_if_many=index.num_rounds != num_rounds)
         index.num_rounds = num_rounds
 
-    def _embed(self, domain: Domain, message_ids: Sequence[MessageId]) -> None:
+    def _embed(self, search_scope: SearchScope, message_ids: Sequence[MessageId]) -> None:
         assert self._embedder is not None, "something is pending without an embedder"
-        messages = self._archive.get(domain, message_ids)
+        messages = self._retrieval_store.get(search_scope, message_ids)
         embeddings = embed_messages(messages, self._embedder, self._refuse_if_closed)
-        self._archive.add_embeddings(self._embedder.fingerprint, embeddings)
+        self._retrieval_store.add_embeddings(self._embedder.fingerprint, embeddings)
 
     def _embed_query(self, text: str) -> Float32s | None:
         assert self._embedder is not None, "something is embedded without an embedder"
@@ -269,12 +271,12 @@ def _no_progress(_what: str, _done: int, _total: int) -> None:
     pass
 
 
-_recalls: "weakref.WeakSet[HybridRecall]" = weakref.WeakSet()
+_search_indexes: "weakref.WeakSet[HybridSearchIndex]" = weakref.WeakSet()
 
 
 def _begin_all_anew() -> None:
     """Replace the parent's locks, and state that another thread was changing at the fork."""
-    for recall in list(_recalls):
+    for recall in list(_search_indexes):
         recall._library._begin()  # noqa: SLF001 - what no caller should do
 
 

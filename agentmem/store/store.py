@@ -15,13 +15,13 @@ from agentmem.store.database.urls import is_file, is_memory, parse_url
 from agentmem.store.integrity.heads import Heads
 from agentmem.store.lifecycle.deletion import Deletion
 from agentmem.store.lifecycle.retention import Retention
-from agentmem.store.prompt_log.prompt_log import Ledger
+from agentmem.store.prompt_log.prompt_log import PromptLog
 from agentmem.store.transcript.lines import Lines
 from agentmem.store.transcript.messages import Messages
 from agentmem.store.transcript.pins import Pins
 from agentmem.store.transcript.sessions import Sessions
 from agentmem.store.transfer.export_import import Transfer
-from agentmem.store.vectors.retrieval_store import StoreArchive
+from agentmem.store.vectors.retrieval_store import DatabaseRetrievalStore
 
 
 def _now() -> datetime:
@@ -43,7 +43,7 @@ class Store:
         self.sessions = Sessions(database, clock)
         self.messages = Messages(database, clock)
         self.pins = Pins(database, clock)
-        self.ledger = Ledger(database, clock)
+        self.prompt_log = PromptLog(database, clock)
         self.lines = Lines(database, clock)
         self.deletion = Deletion(database)
         self.retention = Retention(database)
@@ -51,9 +51,9 @@ class Store:
         self.heads = Heads(database)
         self.probe = Probe(database)
 
-    def archive(self, namespace: str) -> StoreArchive:
+    def retrieval_store(self, namespace: str) -> DatabaseRetrievalStore:
         """Return what a retriever reads of a namespace, and where it keeps its vectors."""
-        return StoreArchive(self.database, namespace)
+        return DatabaseRetrievalStore(self.database, namespace)
 
     @classmethod
     def open(

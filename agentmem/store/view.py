@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from agentmem.errors import StoreError
 from agentmem.store.database.database import Database
-from agentmem.store.prompt_log.prompt_log import Ledger
+from agentmem.store.prompt_log.prompt_log import PromptLog
 from agentmem.store.store import Store
 from agentmem.store.transcript.branches import REMEMBERED
 from agentmem.store.transcript.message_codec import Decoder
@@ -35,7 +35,7 @@ class View:
         self.sessions = Sessions(database, _now)
         self.messages = Messages(database, _now, decoder)
         self.pins = Pins(database, _now)
-        self.ledger = Ledger(database, _now)
+        self.prompt_log = PromptLog(database, _now)
 
 
 def at_once(store: Store, work: Callable[[View], T]) -> T:
@@ -65,7 +65,7 @@ class _OneTransaction(Database):
     def read(self, work: Callable[[Connection], T]) -> T:
         return work(self._connection)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:  # noqa: ARG002 - as in `Database`
         raise StoreError(f"a snapshot is read-only: cannot run {work!r:.80}")
 
 

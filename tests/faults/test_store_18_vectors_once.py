@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from agentmem.protocols import Domain
+from agentmem.protocols import SearchScope
 from agentmem.store import Store, downgrade, head, upgrade
 from tests.builders import say
 from tests.store.conftest import new_postgres_url, postgres  # noqa: F401 - fixtures
@@ -33,7 +33,7 @@ def search(url, text="cheap hotel in Porto", *, wait=60):
         recall.search(ask(session, text))
         assert recall.wait(wait)
         hits = recall.search(ask(session, text))
-        status = recall.status(Domain(scope=SCOPE, session_id=session.id))
+        status = recall.status(SearchScope(scope=SCOPE, session_id=session.id))
         recall.close()
     assert (status.num_pending, status.last_error) == (0, None)
     assert status.num_embedded == status.num_messages
@@ -98,7 +98,7 @@ def test_what_is_read_back_is_what_was_stored_byte_for_byte(filled, tmp_path):
 
 
 def embeddings(store, fingerprint, ids):
-    return store.archive(SCOPE.namespace).embeddings(fingerprint, ids)
+    return store.retrieval_store(SCOPE.namespace).embeddings(fingerprint, ids)
 
 
 def test_the_way_down_writes_them_out_and_the_way_up_moves_them_again(filled):

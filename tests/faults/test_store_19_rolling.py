@@ -56,7 +56,7 @@ def migration(number, before, up, down, *, breaks):
 def newer(tmp_path, monkeypatch):
     """Run a block as the version after this one would: with more migrations."""
     folder = tmp_path / "migrations"
-    shutil.copytree(Path(migrate.__file__).parents[2] / "migrations", folder)
+    shutil.copytree(Path(migrate.__file__).parents[3] / "migrations", folder)
 
     @contextmanager
     def version(*, breaks):
@@ -201,7 +201,7 @@ def test_statements_that_postgresql_has_prepared_survive_a_change_of_types(new_p
 
 
 def test_each_migration_states_whether_it_breaks_older_code():
-    folder = Path(migrate.__file__).parents[2] / "migrations" / "versions"
+    folder = Path(migrate.__file__).parents[3] / "migrations" / "versions"
 
     silent = [
         path.name

@@ -14,8 +14,8 @@ class WordRetriever:
     num_added: int = 0
     is_closed: bool = False
 
-    def over(self, archive):
-        self.archive = archive
+    def open_index(self, retrieval_store):
+        self.retrieval_store = retrieval_store
         return self
 
     def search(self, query):
@@ -31,12 +31,14 @@ class WordRetriever:
         return found[: query.limit]
 
     def _read(self, query):
-        for extent in self.archive.extents(query.domain):
-            first, last = extent.forked_at + 1, extent.head
-            if extent.session_id == query.session_id:
-                first, last = query.visible.get(extent.branch_id, (1, 0))
-            for stored in self.archive.read(query.domain, extent.branch_id, first, last):
-                yield stored, extent.session_id
+        for branch_range in self.retrieval_store.branch_ranges(query.search_scope):
+            first, last = branch_range.forked_at + 1, branch_range.head
+            if branch_range.session_id == query.session_id:
+                first, last = query.visible.get(branch_range.branch_id, (1, 0))
+            for stored in self.retrieval_store.read(
+                query.search_scope, branch_range.branch_id, first, last
+            ):
+                yield stored, branch_range.session_id
 
     def added(self):
         self.num_added += 1

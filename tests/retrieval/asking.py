@@ -2,13 +2,13 @@
 
 from agentmem.protocols import Query
 from agentmem.types import SessionId
-from tests.retrieval.archive import USER
+from tests.retrieval.retrieval_store import USER
 
 
-def ask(text, *, domain=USER, session=1, visible=None, limit=10):
+def ask(text, *, search_scope=USER, session=1, visible=None, limit=10):
     return Query(
         text=text,
-        domain=domain,
+        search_scope=search_scope,
         session_id=SessionId(session),
         visible=visible or {},
         limit=limit,

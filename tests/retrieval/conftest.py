@@ -1,4 +1,4 @@
-"""Embedders, archives and workers of the tests."""
+"""Embedders, retrieval stores and workers of the tests."""
 
 from contextlib import contextmanager
 
@@ -8,24 +8,24 @@ from agentmem.retrieval import HybridRetriever, RecallSettings
 from agentmem.retrieval.dense import embedding_worker as worker_module
 from agentmem.retrieval.dense.embedding_worker import EmbeddingWorker
 from agentmem.testing import HashingEmbedder
-from tests.retrieval.archive import ListArchive
-from tests.retrieval.filed import CODE_WORD, FiledArchive, search
+from tests.retrieval.filed import CODE_WORD, FiledRetrievalStore, search
+from tests.retrieval.retrieval_store import ListRetrievalStore
 
 
 @pytest.fixture
-def archive():
-    return ListArchive()
+def retrieval_store():
+    return ListRetrievalStore()
 
 
 @pytest.fixture
-def open_worker(archive, monkeypatch):
+def open_worker(retrieval_store, monkeypatch):
     """Give workers that are impatient, and are closed in the end."""
     monkeypatch.setattr(worker_module, "_RETRY_AFTER_S", (0.001, 0.001))
     monkeypatch.setattr(worker_module, "_REST_S", (0.01, 0.05))
     opened = []
 
     def make(embedder=None, **options):
-        opened.append(EmbeddingWorker(archive, embedder or HashingEmbedder(), **options))
+        opened.append(EmbeddingWorker(retrieval_store, embedder or HashingEmbedder(), **options))
         return opened[-1]
 
     yield make
@@ -34,12 +34,12 @@ def open_worker(archive, monkeypatch):
 
 
 @contextmanager
-def opening(archive):
+def opening(retrieval_store):
     opened = []
 
     def make(embedder=None, **options):
         settings = RecallSettings(**options)
-        opened.append(HybridRetriever(embedder, settings=settings).over(archive))
+        opened.append(HybridRetriever(embedder, settings=settings).open_index(retrieval_store))
         return opened[-1]
 
     yield make
@@ -48,9 +48,9 @@ def opening(archive):
 
 
 @pytest.fixture
-def open_recall(archive):
-    """Give recalls over the archive, by words alone without an embedder; closed in the end."""
-    with opening(archive) as make:
+def open_recall(retrieval_store):
+    """Search indexes over the store, by words alone without an embedder; closed in the end."""
+    with opening(retrieval_store) as make:
         yield make
 
 
@@ -66,10 +66,12 @@ def folder(tmp_path):
 
 @pytest.fixture
 def filed(folder):
-    """An archive whose indexes may be saved, with 20 hotels and a secret."""
-    archive = FiledArchive(folder)
-    archive.append(archive.branch(), *(f"hotel number {n}" for n in range(20)), CODE_WORD)
-    return archive
+    """A retrieval store whose indexes may be saved, with 20 hotels and a secret."""
+    retrieval_store = FiledRetrievalStore(folder)
+    retrieval_store.append(
+        retrieval_store.branch(), *(f"hotel number {n}" for n in range(20)), CODE_WORD
+    )
+    return retrieval_store
 
 
 @pytest.fixture

@@ -21,5 +21,5 @@ class Watched(HashingEmbedder):
         return super().embed_passages(texts)
 
 
-def embedded(archive, fingerprint=FINGERPRINT):
-    return sorted(message_id for name, message_id in archive.vectors if name == fingerprint)
+def embedded(retrieval_store, fingerprint=FINGERPRINT):
+    return sorted(message_id for name, message_id in retrieval_store.vectors if name == fingerprint)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from agentmem.protocols import Domain, Query
+from agentmem.protocols import Query, SearchScope
 from agentmem.retrieval.lexical.bm25 import LexicalIndex
 from agentmem.retrieval.rows.message_table import IndexedMessage, MessageTable
 from agentmem.types import BranchId, MessageId, Role, Scope, SessionId
@@ -39,7 +39,9 @@ def indexed(entries):
 def query(text="which", *, visible=None, session=1, limit=100, everywhere=False):
     return Query(
         text=text,
-        domain=Domain(scope=Scope(), session_id=None if everywhere else SessionId(session)),
+        search_scope=SearchScope(
+            scope=Scope(), session_id=None if everywhere else SessionId(session)
+        ),
         session_id=SessionId(session),
         visible={BranchId(1): (1, 1 << 30)} if visible is None else visible,
         limit=limit,

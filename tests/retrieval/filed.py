@@ -1,13 +1,13 @@
-"""An archive with a folder beside it, and how it is searched."""
+"""A retrieval store with a folder beside it, and how it is searched."""
 
-from tests.retrieval.archive import ListArchive
 from tests.retrieval.asking import found
 from tests.retrieval.embedders import FINGERPRINT
+from tests.retrieval.retrieval_store import ListRetrievalStore
 
 CODE_WORD = "the code word is xyzzy"
 
 
-class FiledArchive(ListArchive):
+class FiledRetrievalStore(ListRetrievalStore):
     """Counts how many vectors were read from it."""
 
     num_read = 0
@@ -22,6 +22,6 @@ def search(recall, text="hotel number 7"):
     return found(recall, text, visible={1: (1, 99)})
 
 
-def vector_of(archive, message_id):
-    (one,) = archive.vectors[FINGERPRINT, message_id]
+def vector_of(retrieval_store, message_id):
+    (one,) = retrieval_store.vectors[FINGERPRINT, message_id]
     return one.vector

@@ -1,4 +1,4 @@
-"""What is found and what is told, over an archive in plain Python."""
+"""What is found and what is told, over a retrieval store in plain Python."""
 
 import os
 from dataclasses import replace
@@ -6,39 +6,39 @@ from dataclasses import replace
 import pytest
 
 from agentmem.errors import ConfigError, RetrieverClosedError
-from agentmem.protocols import Recall, Retriever
+from agentmem.protocols import Retriever, SearchIndex
 from agentmem.retrieval import HybridRetriever, RecallSettings
 from agentmem.retrieval.dense import message_vectors
 from agentmem.testing import HashingEmbedder
 from tests.builders import call
-from tests.retrieval.archive import SCOPE, USER
 from tests.retrieval.asking import ask, found
 from tests.retrieval.embedders import Watched, embedded
+from tests.retrieval.retrieval_store import SCOPE, USER
 
 
 def test_it_is_what_the_protocols_ask_for(open_recall):
     retriever: Retriever = HybridRetriever()
-    recall: Recall = open_recall()
+    recall: SearchIndex = open_recall()
 
     assert retriever
     assert recall.wait()
 
 
-def test_what_was_said_is_found_at_once(archive, recall):
-    branch = archive.branch()
+def test_what_was_said_is_found_at_once(retrieval_store, recall):
+    branch = retrieval_store.branch()
     see_all = {branch: (1, 99)}
-    archive.append(branch, "my bicycle is red", "the weather is fine")
-    (hotel,) = archive.append(branch, "the hotel in Lisbon costs 92 euros")
+    retrieval_store.append(branch, "my bicycle is red", "the weather is fine")
+    (hotel,) = retrieval_store.append(branch, "the hotel in Lisbon costs 92 euros")
     assert found(recall, "hotel Lisbon", visible=see_all)[0] == hotel
 
-    (later,) = archive.append(branch, "the museum opens at nine")
+    (later,) = retrieval_store.append(branch, "the museum opens at nine")
     assert found(recall, "when does the museum open", visible=see_all)[0] == later
 
 
-def test_hits_tell_score_ranks_and_place(archive, open_recall):
-    here, there = archive.branch(1), archive.branch(2)
-    archive.append(here, "the hotel in Lisbon", "something else")
-    archive.append(there, "a hotel in Porto", "and more")
+def test_hits_tell_score_ranks_and_place(retrieval_store, open_recall):
+    here, there = retrieval_store.branch(1), retrieval_store.branch(2)
+    retrieval_store.append(here, "the hotel in Lisbon", "something else")
+    retrieval_store.append(there, "a hotel in Porto", "and more")
     recall = open_recall(HashingEmbedder())
     assert recall.wait(10)
 
@@ -53,9 +53,9 @@ def test_hits_tell_score_ranks_and_place(archive, open_recall):
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_no_more_is_found_than_was_wanted(archive, recall):
-    main = archive.branch()
-    archive.append(main, *(f"hotel number {n}" for n in range(6)))
+def test_no_more_is_found_than_was_wanted(retrieval_store, recall):
+    main = retrieval_store.branch()
+    retrieval_store.append(main, *(f"hotel number {n}" for n in range(6)))
 
     assert len(found(recall, "hotel", visible={main: (1, 9)}, limit=3)) == 3
     assert found(recall, "hotel", visible={main: (1, 9)}, limit=0) == []
@@ -66,9 +66,9 @@ def test_the_archive_may_be_empty(recall):
     assert found(recall, "hotel") == []
 
 
-def test_equal_scores_are_in_the_order_of_the_messages(archive, open_recall):
-    main = archive.branch()
-    archive.append(main, *(["the hotel"] * 20))
+def test_equal_scores_are_in_the_order_of_the_messages(retrieval_store, open_recall):
+    main = retrieval_store.branch()
+    retrieval_store.append(main, *(["the hotel"] * 20))
     recall = open_recall(HashingEmbedder())
     assert recall.wait(10)
     first = found(recall, "hotel", visible={main: (1, 99)}, limit=20)
@@ -78,9 +78,9 @@ def test_equal_scores_are_in_the_order_of_the_messages(archive, open_recall):
     assert first == again
 
 
-def test_an_error_of_the_embedder_leaves_the_words(archive, open_recall):
-    main = archive.branch()
-    archive.append(main, "the hotel in Lisbon", "the museum")
+def test_an_error_of_the_embedder_leaves_the_words(retrieval_store, open_recall):
+    main = retrieval_store.branch()
+    retrieval_store.append(main, "the hotel in Lisbon", "the museum")
     embedder = Watched(fails_on=lambda text: "hotel?" in text)
     recall = open_recall(embedder)
     assert recall.wait(10)
@@ -89,9 +89,9 @@ def test_an_error_of_the_embedder_leaves_the_words(archive, open_recall):
 
     assert hits[0].stored.id == 1
     assert "dense" not in hits[0].ranks
-    assert "cannot embed which hotel?" in recall.status(USER).lexical_because
+    assert "cannot embed which hotel?" in recall.status(USER).dense_unavailable_reason
     assert "dense" in recall.search(ask("the hotel", visible={main: (1, 9)}))[0].ranks
-    assert recall.status(USER).lexical_because is None
+    assert recall.status(USER).dense_unavailable_reason is None
 
 
 @pytest.mark.parametrize("name", ["max_bytes", "save_after"])
@@ -106,18 +106,18 @@ class GivesLists(HashingEmbedder):
         return super().embed_query(text).tolist()
 
 
-def test_the_vector_of_a_question_may_be_a_list(archive, open_recall):
-    main = archive.branch()
-    archive.append(main, "the hotel in Lisbon", "the museum")
+def test_the_vector_of_a_question_may_be_a_list(retrieval_store, open_recall):
+    main = retrieval_store.branch()
+    retrieval_store.append(main, "the hotel in Lisbon", "the museum")
     recall = open_recall(GivesLists())
     assert recall.wait(10)
 
     assert "dense" in recall.search(ask("hotel", visible={main: (1, 9)}))[0].ranks
 
 
-def test_status_tells_how_far_it_is(archive, open_recall):
-    main = archive.branch()
-    archive.append(main, "one hotel", "two hotels", call("c1"))
+def test_status_tells_how_far_it_is(retrieval_store, open_recall):
+    main = retrieval_store.branch()
+    retrieval_store.append(main, "one hotel", "two hotels", call("c1"))
     by_words = open_recall().status(USER)
     recall = open_recall(HashingEmbedder())
     before = recall.status(USER)
@@ -126,17 +126,17 @@ def test_status_tells_how_far_it_is(archive, open_recall):
     after = recall.status(USER)
 
     assert (by_words.num_messages, by_words.num_pending) == (2, 0)
-    assert by_words.lexical_because == "no embedder is configured"
+    assert by_words.dense_unavailable_reason == "no embedder is configured"
     assert (before.num_embedded, before.num_pending) == (0, 2)
-    assert before.lexical_because == "none of 2 messages is embedded yet"
-    assert (after.num_embedded, after.num_pending, after.lexical_because) == (2, 0, None)
+    assert before.dense_unavailable_reason == "none of 2 messages is embedded yet"
+    assert (after.num_embedded, after.num_pending, after.dense_unavailable_reason) == (2, 0, None)
     assert after == replace(after, kind="flat", last_error=None, file_bytes=None, generation=None)
 
 
-def test_another_embedder_finds_by_words_until_it_has_embedded(archive, open_recall):
-    main = archive.branch()
+def test_another_embedder_finds_by_words_until_it_has_embedded(retrieval_store, open_recall):
+    main = retrieval_store.branch()
     see_all = {main: (1, 9)}
-    archive.append(main, "the hotel in Lisbon", "the museum")
+    retrieval_store.append(main, "the hotel in Lisbon", "the museum")
     assert open_recall(HashingEmbedder()).wait(10)
     other = HashingEmbedder(name="other")
     recall = open_recall(other)
@@ -147,24 +147,24 @@ def test_another_embedder_finds_by_words_until_it_has_embedded(archive, open_rec
 
     assert recall.wait(10)
     assert "dense" in recall.search(ask("hotel", visible=see_all))[0].ranks
-    assert embedded(archive, other.fingerprint) == [1, 2]
+    assert embedded(retrieval_store, other.fingerprint) == [1, 2]
 
 
-def test_a_search_has_what_lacks_a_vector_embedded(archive, open_recall):
+def test_a_search_has_what_lacks_a_vector_embedded(retrieval_store, open_recall):
     """Another process, without an embedder, stored it."""
-    main = archive.branch()
+    main = retrieval_store.branch()
     recall = open_recall(HashingEmbedder())
-    archive.append(main, "the hotel")
+    retrieval_store.append(main, "the hotel")
 
     found(recall, "hotel", visible={main: (1, 9)})
 
     with recall._worker._changed:
-        recall._worker._changed.wait_for(lambda: embedded(archive) == [1], 10)
-    assert embedded(archive) == [1]
+        recall._worker._changed.wait_for(lambda: embedded(retrieval_store) == [1], 10)
+    assert embedded(retrieval_store) == [1]
 
 
-def test_a_closed_one_refuses_to_search(archive, recall):
-    archive.append(archive.branch(), "the hotel")
+def test_a_closed_one_refuses_to_search(retrieval_store, recall):
+    retrieval_store.append(retrieval_store.branch(), "the hotel")
     recall.close()
     recall.close()
 
@@ -175,9 +175,9 @@ def test_a_closed_one_refuses_to_search(archive, recall):
             asking()
 
 
-def test_rebuilding_embeds_what_is_pending_and_tells_how_far_it_is(archive, open_recall):
-    main = archive.branch()
-    archive.append(main, *(f"hotel {n}" for n in range(70)))
+def test_rebuilding_embeds_what_is_pending_and_tells_how_far_it_is(retrieval_store, open_recall):
+    main = retrieval_store.branch()
+    retrieval_store.append(main, *(f"hotel {n}" for n in range(70)))
     recall = open_recall(HashingEmbedder())
     told = []
 
@@ -192,16 +192,16 @@ def test_rebuilding_embeds_what_is_pending_and_tells_how_far_it_is(archive, open
     ]
 
 
-def test_rebuilding_by_words_alone_reads_everything(archive, open_recall):
-    archive.append(archive.branch(), "hotel")
+def test_rebuilding_by_words_alone_reads_everything(retrieval_store, open_recall):
+    retrieval_store.append(retrieval_store.branch(), "hotel")
 
     assert open_recall().rebuild(USER).num_messages == 1
 
 
-def test_a_forked_process_goes_on_with_an_index_of_its_own(archive, open_recall):
+def test_a_forked_process_goes_on_with_an_index_of_its_own(retrieval_store, open_recall):
     """Even if the fork finds the index in use by another thread."""
-    main = archive.branch()
-    archive.append(main, "the hotel")
+    main = retrieval_store.branch()
+    retrieval_store.append(main, "the hotel")
     recall = open_recall(HashingEmbedder())
     assert recall.wait(10)
     assert found(recall, "hotel", visible={main: (1, 9)}) == [1]
@@ -211,7 +211,7 @@ def test_a_forked_process_goes_on_with_an_index_of_its_own(archive, open_recall)
         if child == 0:
             status = 1
             try:
-                archive.append(main, "the museum")
+                retrieval_store.append(main, "the museum")
                 is_found = found(recall, "museum", visible={main: (1, 9)})[0] == 2
                 status = 0 if is_found and recall.wait(10) else 2
                 recall.close()
@@ -225,12 +225,12 @@ def test_a_forked_process_goes_on_with_an_index_of_its_own(archive, open_recall)
 
 @pytest.mark.parametrize("how", ["wait", "rebuild"])
 def test_of_many_that_were_missing_all_are_there_once_they_are_embedded(
-    archive, open_recall, monkeypatch, how
+    retrieval_store, open_recall, monkeypatch, how
 ):
     """While a long queue is worked off, not each search asks for all that is still missing."""
     monkeypatch.setattr(message_vectors, "_FEW", 5)
     monkeypatch.setattr(message_vectors, "_REST", 10**9)
-    archive.append(archive.branch(), *(f"hotel {n}" for n in range(70)))
+    retrieval_store.append(retrieval_store.branch(), *(f"hotel {n}" for n in range(70)))
     recall = open_recall(HashingEmbedder())
     assert recall.status(USER).num_pending == 70
 

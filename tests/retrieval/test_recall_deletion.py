@@ -10,8 +10,8 @@ from agentmem.retrieval import HybridRetriever
 from agentmem.retrieval.dense import vector_files
 from agentmem.types import Scope
 from tests.builders import say
-from tests.retrieval.archive import SCOPE, USER
 from tests.retrieval.filed import search, vector_of
+from tests.retrieval.retrieval_store import SCOPE, USER
 
 
 def test_what_is_forgotten_is_in_no_file_when_it_returns(filed, open_filed, saved, folder):
@@ -35,7 +35,7 @@ def test_what_is_forgotten_is_in_no_file_when_it_returns(filed, open_filed, save
 def test_forgetting_reaches_files_of_indexes_that_are_not_loaded(filed, folder):
     secret = vector_of(filed, 21)
     filed.empty(21)
-    by_words = HybridRetriever().over(filed)
+    by_words = HybridRetriever().open_index(filed)
 
     by_words.forget(SCOPE, [21])
 

@@ -5,11 +5,11 @@ import logging
 import numpy as np
 import pytest
 
-from agentmem.protocols import Domain
+from agentmem.protocols import SearchScope
 from agentmem.testing import HashingEmbedder
-from tests.retrieval.archive import SCOPE, USER, ListArchive
 from tests.retrieval.embedders import FINGERPRINT
 from tests.retrieval.filed import search
+from tests.retrieval.retrieval_store import SCOPE, USER, ListRetrievalStore
 from tests.retrieval.test_hybrid import ask
 
 
@@ -93,7 +93,7 @@ def test_a_damaged_file_is_made_anew(filed, open_filed, saved, caplog, harm):
 def test_vectors_of_what_was_something_else_are_not_taken(filed, open_filed, saved, folder):
     """The database was replaced by another one, whose messages have the same ids."""
     assert saved.exists()
-    other = ListArchive(folder)
+    other = ListRetrievalStore(folder)
     other.append(other.branch(), *(f"museum number {n}" for n in range(10)), "the hotel")
     filed.lines, filed.vectors = other.lines, other.vectors
     recall = open_filed()
@@ -160,12 +160,12 @@ def test_indexes_that_were_not_used_for_longest_are_let_go(filed, open_filed):
     assert recall.wait(10)
 
     for session in sessions:
-        domain = Domain(scope=SCOPE, session_id=session)
+        search_scope = SearchScope(scope=SCOPE, session_id=session)
         assert recall.search(
-            ask("train", domain=domain, session=session, visible={session: (1, 30)})
+            ask("train", search_scope=search_scope, session=session, visible={session: (1, 30)})
         )
 
-    kept = [domain.session_id for domain in recall._library._indexes]
+    kept = [search_scope.session_id for search_scope in recall._library._indexes]
     assert kept in ([7], [6, 7])
     assert sum(index.num_bytes for index in recall._library._indexes.values()) <= 100_000
     assert search(recall)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from agentmem.protocols import Archive, Domain, VectorTable
+from agentmem.protocols import RetrievalStore, SearchScope, VectorTable
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.message_vectors import MessageVectors
 from agentmem.retrieval.dense.vector_index import MAX_EXACT, as_unit
@@ -44,7 +44,7 @@ class DatabaseVectorIndex:
 
     def add(self, rows: Int64s, vectors: Float32s) -> None:
         """Record that *rows* have vectors in the table."""
-        assert len(vectors) == 0, "vectors go into the table through the archive"
+        assert len(vectors) == 0, "vectors go into the table through the retrieval store"
         self._rows.extend(rows)
 
     def remove(self, rows: Collection[int]) -> None:
@@ -70,14 +70,14 @@ class DatabaseVectors(MessageVectors):
 
     def __init__(
         self,
-        domain: Domain,
-        archive: Archive,
+        search_scope: SearchScope,
+        retrieval_store: RetrievalStore,
         embedder: Embedder,
         *,
         table: VectorTable,
         message_table: MessageTable,
     ) -> None:
-        super().__init__(domain, archive, embedder)
+        super().__init__(search_scope, retrieval_store, embedder)
         self._table = table
         self.index = DatabaseVectorIndex(table, message_table, embedder.dimension)
 
@@ -90,10 +90,15 @@ class DatabaseVectors(MessageVectors):
 
 
 def vectors_of(
-    domain: Domain, archive: Archive, embedder: Embedder, message_table: MessageTable
+    search_scope: SearchScope,
+    retrieval_store: RetrievalStore,
+    embedder: Embedder,
+    message_table: MessageTable,
 ) -> MessageVectors:
-    """Return the vector index of *domain*: in the database if it supports vector search."""
-    table = archive.table(embedder.fingerprint, embedder.dimension)
+    """Return the vector index of *search_scope*: in the database if it supports vector search."""
+    table = retrieval_store.table(embedder.fingerprint, embedder.dimension)
     if table is None:
-        return MessageVectors(domain, archive, embedder)
-    return DatabaseVectors(domain, archive, embedder, table=table, message_table=message_table)
+        return MessageVectors(search_scope, retrieval_store, embedder)
+    return DatabaseVectors(
+        search_scope, retrieval_store, embedder, table=table, message_table=message_table
+    )

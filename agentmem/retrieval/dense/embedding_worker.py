@@ -1,7 +1,7 @@
 """
 Background embedding of committed messages, in one thread per search index.
 
-The queue is the archive itself: all messages without a vector, so that a crash loses no work, and
+The queue is the store itself: all messages without a vector, so that a crash loses no work, and
 a change of the embedder only makes the queue longer. The newest messages come first.
 """
 
@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from agentmem.machine.logs import log, nature
-from agentmem.protocols import Archive
+from agentmem.protocols import RetrievalStore
 from agentmem.retrieval.dense.embed_messages import embed_messages
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.types import IndexHealth, MessageId, Origin, StoredMessage
@@ -48,19 +48,22 @@ class EmbeddingWorker:
     """
     Embeds the messages without a vector. Thread-safe.
 
-    An error of the embedder or of the archive is kept in *last_error*, and the work is retried
+    An error of the embedder or of the store is kept in *last_error*, and the work is retried
     later. A single message that cannot be embedded is skipped until the next start.
 
     Args:
-        archive: the queue, and the store of vectors.
+        retrieval store: the queue, and the store of vectors.
         embedder: computes them.
         chores: called between pages and when idle.
     """
 
     def __init__(
-        self, archive: Archive, embedder: Embedder, chores: Callable[[], None] = lambda: None
+        self,
+        retrieval_store: RetrievalStore,
+        embedder: Embedder,
+        chores: Callable[[], None] = lambda: None,
     ) -> None:
-        self._archive = archive
+        self._retrieval_store = retrieval_store
         self._embedder = embedder
         self._chores = chores
         self.last_error: str | None = None
@@ -234,7 +237,9 @@ class EmbeddingWorker:
 
     def _page(self, after: MessageId, limit: int = PAGE) -> Sequence[StoredMessage]:
         self._stop_if_closed()
-        return self._archive.not_embedded(self._embedder.fingerprint, after=after, limit=limit)
+        return self._retrieval_store.not_embedded(
+            self._embedder.fingerprint, after=after, limit=limit
+        )
 
     def _find_newest(self) -> MessageId:
         """Find the newest message of a long queue; later messages need not wait for the queue."""
@@ -287,11 +292,11 @@ class EmbeddingWorker:
     def _store(self, page: Sequence[StoredMessage]) -> None:
         embeddings = embed_messages(page, self._embedder, self._stop_if_closed)
         if embeddings:
-            self._archive.add_embeddings(self._embedder.fingerprint, embeddings)
+            self._retrieval_store.add_embeddings(self._embedder.fingerprint, embeddings)
 
     def _note(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        # The archive may have been closed together with this.
+        # The retrieval store may have been closed together with this.
         if text != self.last_error and not self._is_closed:
             log(
                 _log,

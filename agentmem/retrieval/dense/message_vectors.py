@@ -1,5 +1,5 @@
 """
-The vectors of one domain: valid ones from its file, the others from the archive.
+The vectors of one search scope: valid ones from its file, the others from the retrieval store.
 
 Missing vectors are requested again, since another process may have embedded the messages.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError, VectorError
 from agentmem.machine.logs import log
-from agentmem.protocols import Archive, Domain
+from agentmem.protocols import RetrievalStore, SearchScope
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.vector_file_format import ContentHashes, SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
@@ -35,9 +35,11 @@ _log = logging.getLogger(__name__)
 class MessageVectors:
     """The vectors of the rows of one `MessageTable`. Not thread-safe."""
 
-    def __init__(self, domain: Domain, archive: Archive, embedder: Embedder) -> None:
-        self._domain = domain
-        self._archive = archive
+    def __init__(
+        self, search_scope: SearchScope, retrieval_store: RetrievalStore, embedder: Embedder
+    ) -> None:
+        self._search_scope = search_scope
+        self._retrieval_store = retrieval_store
         self._fingerprint = embedder.fingerprint
         self._dimension = embedder.dimension
         self.index: VectorIndex = FaissIndex(embedder.dimension)
@@ -70,7 +72,7 @@ class MessageVectors:
     ) -> None:
         """Load the vectors from the file whose messages have an unchanged content hash."""
         try:
-            found = files.load(self._domain)
+            found = files.load(self._search_scope)
             if found is not None:
                 self.generation, saved = found
                 self._take_saved(saved, message_table, content_hashes)
@@ -78,7 +80,7 @@ class MessageVectors:
             self._complain(f"{error}; its vectors are read from the database")
 
     def catch_up(self, *, even_if_many: bool = False) -> None:
-        """Load new vectors from the archive."""
+        """Load new vectors from the retrieval store."""
         started = time.monotonic()
         is_few = len(self.missing) <= _FEW
         if not self.missing or not (is_few or even_if_many or started >= self._rest_until):
@@ -121,7 +123,7 @@ class MessageVectors:
 
     def _take(self, message_ids: Sequence[MessageId]) -> None:
         """Load the vectors of *message_ids*."""
-        embeddings = self._archive.embeddings(self._fingerprint, message_ids)
+        embeddings = self._retrieval_store.embeddings(self._fingerprint, message_ids)
         rows: list[int] = []
         vectors: list[Float32s] = []
         for one in embeddings:

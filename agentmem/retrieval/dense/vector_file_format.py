@@ -29,7 +29,7 @@ Header = Mapping[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedVectors:
     """
-    The vectors of one domain; a message has one for each of its chunks, next to each other.
+    The vectors of one search scope; a message has one for each of its chunks, next to each other.
 
     *content_hashes* are those of the messages when they were embedded.
     """

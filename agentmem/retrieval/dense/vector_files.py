@@ -1,7 +1,7 @@
 """
 Index files of vectors, written atomically and validated when read.
 
-A file is a cache of the archive, for a faster start. It has vectors and message ids, but no text;
+A file is a cache of the store, for a faster start. It has vectors and message ids, but no text;
 its name is a hash. The caller validates each vector by the content hash of its message.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError
 from agentmem.machine.replacing import replacing
-from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain
+from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, SearchScope
 from agentmem.retrieval.dense.vector_file_format import (
     Header,
     SavedVectors,
@@ -36,7 +36,7 @@ _MAX_HEADER_BYTES: Final = 1 << 16
 
 class VectorFiles:
     """
-    One file per domain in *folder*, with the vectors of one embedder.
+    One file per search scope in *folder*, with the vectors of one embedder.
 
     A save replaces the file atomically. Any number of processes may load and save; a killed one
     leaves at most a temporary file, which the next one removes.
@@ -46,15 +46,15 @@ class VectorFiles:
         self._folder = folder
         self._fingerprint = fingerprint
 
-    def load(self, domain: Domain) -> tuple[int, SavedVectors] | None:
+    def load(self, search_scope: SearchScope) -> tuple[int, SavedVectors] | None:
         """
-        Read the file of *domain*: its generation and its vectors; None without a file.
+        Read the file of *search_scope*: its generation and its vectors; None without a file.
 
         Raises:
-            DamagedIndexError: it is corrupt, or of another domain or embedder.
+            DamagedIndexError: it is corrupt, or of another search scope or embedder.
             IndexFileError: it cannot be read.
         """
-        path = self._path(domain)
+        path = self._path(search_scope)
         try:
             header, saved = decode(path.read_bytes())
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class VectorFiles:
             raise DamagedIndexError(
                 f"the index file {path} is corrupt and will be rebuilt: {error}"
             ) from error
-        for name, value in self._identity(domain).items():
+        for name, value in self._identity(search_scope).items():
             if header.get(name) != value:
                 raise DamagedIndexError(
                     f"the index file {path} has another {name}, and will be rebuilt: "
@@ -78,7 +78,7 @@ class VectorFiles:
         """
         Hold the file lock of the folder: no other process saves or removes during the block.
 
-        The holder sees all deletions from the archive before the lock was acquired, so that no
+        The holder sees all deletions from the store before the lock was acquired, so that no
         process saves vectors that another one has just removed.
 
         Raises:
@@ -97,16 +97,16 @@ class VectorFiles:
                 # Closing is not enough: a process that was forked meanwhile has it open too.
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
-    def save(self, domain: Domain, saved: SavedVectors) -> int:
+    def save(self, search_scope: SearchScope, saved: SavedVectors) -> int:
         """
         Replace the file by *saved*, within a `turn`; return its generation.
 
         Raises:
             IndexFileError: it cannot be written; the old file is unchanged.
         """
-        path = self._path(domain)
+        path = self._path(search_scope)
         generation = self._current_generation(path) + 1
-        header = self._identity(domain) | {"generation": generation}
+        header = self._identity(search_scope) | {"generation": generation}
         try:
             self._remove_unfinished()
             with replacing(path, prefix=f"{path.stem}.", suffix=INDEX_PART) as file:
@@ -117,14 +117,14 @@ class VectorFiles:
             raise IndexFileError(f"cannot write the index file {path}: {error}") from error
         return generation
 
-    def remove(self, domain: Domain) -> None:
+    def remove(self, search_scope: SearchScope) -> None:
         """
-        Remove the file of *domain*, if it exists, within a `turn`.
+        Remove the file of *search_scope*, if it exists, within a `turn`.
 
         Raises:
             IndexFileError: it cannot be removed.
         """
-        _unlink(self._path(domain))
+        _unlink(self._path(search_scope))
 
     def remove_with(self, scope: Scope, message_ids: Collection[MessageId]) -> bool:
         """
@@ -161,10 +161,10 @@ class VectorFiles:
         """Return whether there are files that may have deleted messages."""
         return self._folder.is_dir()
 
-    def num_bytes(self, domain: Domain) -> int | None:
-        """Return the size of the file of *domain*; None without one."""
+    def num_bytes(self, search_scope: SearchScope) -> int | None:
+        """Return the size of the file of *search_scope*; None without one."""
         try:
-            return self._path(domain).stat().st_size
+            return self._path(search_scope).stat().st_size
         except OSError:
             return None
 
@@ -173,16 +173,16 @@ class VectorFiles:
         for path in self._folder.glob(f"*{INDEX_PART}"):
             _unlink(path)
 
-    def _path(self, domain: Domain) -> Path:
-        place = "user" if domain.session_id is None else f"session-{domain.session_id}"
+    def _path(self, search_scope: SearchScope) -> Path:
+        place = "user" if search_scope.session_id is None else f"session-{search_scope.session_id}"
         embedder = hashlib.sha256(self._fingerprint.encode()).hexdigest()[:16]
-        return self._folder / f"{_digest(domain.scope)}.{place}.{embedder}{INDEX_SUFFIX}"
+        return self._folder / f"{_digest(search_scope.scope)}.{place}.{embedder}{INDEX_SUFFIX}"
 
-    def _identity(self, domain: Domain) -> dict[str, str | int | None]:
+    def _identity(self, search_scope: SearchScope) -> dict[str, str | int | None]:
         return {
             "fingerprint": self._fingerprint,
-            "scope": _digest(domain.scope),
-            "session": domain.session_id,
+            "scope": _digest(search_scope.scope),
+            "session": search_scope.session_id,
         }
 
     @staticmethod

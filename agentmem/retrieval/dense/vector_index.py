@@ -1,5 +1,5 @@
 """
-The vector index of one domain.
+The vector index of one search scope.
 
 The filter is applied before the comparison, so it never loses a hit. Up to `MAX_EXACT` visible
 vectors are compared exhaustively; of more only those in the closest partitions

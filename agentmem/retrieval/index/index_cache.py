@@ -1,4 +1,4 @@
-"""LRU cache of the indexes of domains, loaded on demand."""
+"""LRU cache of the indexes of search scopes, loaded on demand."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ from typing import Final
 
 from agentmem.errors import AgentMemError, ConfigError
 from agentmem.machine.logs import log, nature
-from agentmem.protocols import Archive, Domain
+from agentmem.protocols import RetrievalStore, SearchScope
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.retrieval.dense.vector_index import FaissIndex, partition
@@ -52,17 +52,17 @@ class RecallSettings(ShortRepr):
 
 
 class IndexCache:
-    """Returns the index of each domain. Thread-safe; each index has a separate lock."""
+    """Returns the index of each search scope. Thread-safe; each index has a separate lock."""
 
     def __init__(
         self,
-        archive: Archive,
+        retrieval_store: RetrievalStore,
         embedder: Embedder | None,
         files: VectorFiles | None,
         settings: RecallSettings,
     ) -> None:
-        self._make: Callable[[Domain], MessageIndex] = lambda domain: MessageIndex(
-            domain, archive, embedder=embedder, files=files
+        self._make: Callable[[SearchScope], MessageIndex] = lambda search_scope: MessageIndex(
+            search_scope, retrieval_store, embedder=embedder, files=files
         )
         self._files = files
         self._settings = settings
@@ -72,28 +72,28 @@ class IndexCache:
     def _begin(self) -> None:
         """Create the state that a forked process must renew."""
         self._lock = threading.Lock()
-        self._indexes: OrderedDict[Domain, MessageIndex] = OrderedDict()
+        self._indexes: OrderedDict[SearchScope, MessageIndex] = OrderedDict()
         self._save_at = float("-inf")
         self._is_tidy = False
 
-    def get(self, domain: Domain) -> MessageIndex:
-        """Return the index of *domain*, which may not be up to date."""
+    def get(self, search_scope: SearchScope) -> MessageIndex:
+        """Return the index of *search_scope*, which may not be up to date."""
         with self._lock:
-            index = self._indexes.get(domain)
+            index = self._indexes.get(search_scope)
             if index is None:
-                index = self._indexes[domain] = self._make(domain)
-            self._indexes.move_to_end(domain)
+                index = self._indexes[search_scope] = self._make(search_scope)
+            self._indexes.move_to_end(search_scope)
             return index
 
     def trim(self) -> None:
         """Evict the least recently used indexes until the rest fits."""
         with self._lock:
-            sizes = {domain: index.num_bytes for domain, index in self._indexes.items()}
+            sizes = {search_scope: index.num_bytes for search_scope, index in self._indexes.items()}
             total = sum(sizes.values())
-            for domain, size in sizes.items():
+            for search_scope, size in sizes.items():
                 if total <= self._settings.max_bytes or len(self._indexes) == 1:
                     break
-                del self._indexes[domain]
+                del self._indexes[search_scope]
                 total -= size
 
     def forget_all(self) -> None:
@@ -101,19 +101,19 @@ class IndexCache:
         with self._lock:
             self._indexes.clear()
 
-    def renew(self, domain: Domain) -> MessageIndex:
+    def renew(self, search_scope: SearchScope) -> MessageIndex:
         """
-        Return a new index of *domain*, without an earlier one or its file.
+        Return a new index of *search_scope*, without an earlier one or its file.
 
         Raises:
             IndexFileError: the file cannot be removed.
         """
         with self._lock:
-            self._indexes.pop(domain, None)
+            self._indexes.pop(search_scope, None)
         if self._files is not None:
             with self._files.turn():
-                self._files.remove(domain)
-        return self.get(domain)
+                self._files.remove(search_scope)
+        return self.get(search_scope)
 
     def forget(self, scope: Scope, message_ids: Collection[MessageId]) -> None:
         """
@@ -124,7 +124,7 @@ class IndexCache:
         """
         if not message_ids:
             return
-        concerned = [index for index in self._loaded() if index.domain.scope == scope]
+        concerned = [index for index in self._loaded() if index.search_scope.scope == scope]
         for index in concerned:
             with index.lock:
                 index.remove(message_ids)
@@ -165,9 +165,9 @@ class IndexCache:
         else:
             self.file_error = None
 
-    def num_file_bytes(self, domain: Domain) -> int | None:
-        """Return the size of the file of *domain*; None without one."""
-        return None if self._files is None else self._files.num_bytes(domain)
+    def num_file_bytes(self, search_scope: SearchScope) -> int | None:
+        """Return the size of the file of *search_scope*; None without one."""
+        return None if self._files is None else self._files.num_bytes(search_scope)
 
     def _loaded(self) -> list[MessageIndex]:
         with self._lock:

@@ -1,5 +1,5 @@
 """
-The in-memory index of one domain, synchronized with the archive.
+The in-memory index of one search scope, synchronized with the retrieval store.
 
 Positions of a branch are contiguous and its head moves with them, so the index is up to date when
 each branch is read up to its head. Words are indexed at once, vectors when they are embedded.
@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from agentmem.protocols import Archive, Domain, Extent, Hit, Query
+from agentmem.protocols import BranchRange, Hit, Query, RetrievalStore, SearchScope
 from agentmem.retrieval.dense.database_vectors import vectors_of
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.message_vectors import MessageVectors
@@ -37,15 +37,15 @@ OnProgress = Callable[[int, int], None]
 
 class MessageIndex:
     """
-    The index of one domain. Its users hold *lock*.
+    The index of one search scope. Its users hold *lock*.
 
     The first `catch_up` reads all messages; without an embedder there are no vectors.
     """
 
     def __init__(
         self,
-        domain: Domain,
-        archive: Archive,
+        search_scope: SearchScope,
+        retrieval_store: RetrievalStore,
         *,
         embedder: Embedder | None = None,
         files: VectorFiles | None = None,
@@ -54,8 +54,8 @@ class MessageIndex:
         self._saving = threading.Lock()
         self.num_rounds = 0
         """Progress of the worker when all missing vectors were last requested."""
-        self.domain = domain
-        self._archive = archive
+        self.search_scope = search_scope
+        self._retrieval_store = retrieval_store
         self._embedder = embedder
         self._files = files
         self._begin()
@@ -64,7 +64,7 @@ class MessageIndex:
         self.message_table = MessageTable()
         self.content_hashes = GrowableArray(np.uint64)
         self._lexical = LexicalIndex()
-        self._branches: dict[BranchId, Extent] = {}
+        self._branches: dict[BranchId, BranchRange] = {}
         self.vectors: MessageVectors | None = None
 
     @property
@@ -98,21 +98,27 @@ class MessageIndex:
             on_progress: progress callback.
             even_if_many: whether to request vectors although many were missing recently.
         """
-        extents = {extent.branch_id: extent for extent in self._archive.extents(self.domain)}
-        if any(_is_another(self._branches.get(one), extent) for one, extent in extents.items()):
+        branch_ranges = {
+            branch_range.branch_id: branch_range
+            for branch_range in self._retrieval_store.branch_ranges(self.search_scope)
+        }
+        if any(
+            _is_another(self._branches.get(one), branch_range)
+            for one, branch_range in branch_ranges.items()
+        ):
             self._begin()
         if self.vectors is None and self._embedder is not None:
             self.vectors = vectors_of(
-                self.domain, self._archive, self._embedder, self.message_table
+                self.search_scope, self._retrieval_store, self._embedder, self.message_table
             )
         is_first = not self._branches
-        self._forget_branches(self._branches.keys() - extents.keys())
-        total = sum(self._num_new(extent) for extent in extents.values())
+        self._forget_branches(self._branches.keys() - branch_ranges.keys())
+        total = sum(self._num_new(branch_range) for branch_range in branch_ranges.values())
         done = 0
-        for extent in extents.values():
-            if extent.parent is not None:
-                self.message_table.note_subtask(extent.branch_id)
-            for num in self._read(extent):
+        for branch_range in branch_ranges.values():
+            if branch_range.parent is not None:
+                self.message_table.note_subtask(branch_range.branch_id)
+            for num in self._read(branch_range):
                 done += num
                 if on_progress is not None:
                     on_progress(done, total)
@@ -127,7 +133,7 @@ class MessageIndex:
 
     def find(self, query: Query, vector: Float32s | None) -> list[Hit]:
         """
-        Search for *query*; best first, with the current messages of the archive.
+        Search for *query*; best first, with the current messages of the retrieval store.
 
         Messages deleted meanwhile are removed from the index and replaced by the next best.
         """
@@ -136,7 +142,9 @@ class MessageIndex:
             message_ids = [
                 MessageId(i) for i in self.message_table.message_ids[ranking.rows].tolist()
             ]
-            stored = {one.id: one for one in self._archive.get(self.domain, message_ids)}
+            stored = {
+                one.id: one for one in self._retrieval_store.get(self.search_scope, message_ids)
+            }
             gone = [message_id for message_id in message_ids if message_id not in stored]
             if not all(map(self._is_same, stored.values())):
                 # Messages are immutable, so the database was replaced.
@@ -165,7 +173,7 @@ class MessageIndex:
 
     def save(self) -> None:
         """
-        Save the vectors of messages that are in the archive. Not to be called with the *lock*.
+        Save the vectors of messages that are in the store. Not to be called with the *lock*.
 
         Raises:
             IndexFileError: the file cannot be written.
@@ -184,8 +192,8 @@ class MessageIndex:
             saved = vectors.snapshot(self.message_table, self.content_hashes.values)
         try:
             with files.turn():
-                kept = _still_held(self._archive, self.domain, saved)
-                generation = files.save(self.domain, kept)
+                kept = _still_held(self._retrieval_store, self.search_scope, saved)
+                generation = files.save(self.search_scope, kept)
         except BaseException:
             vectors.has_leftovers |= had_leftovers
             raise
@@ -225,19 +233,21 @@ class MessageIndex:
         entry = indexed_message(stored, NO_SESSION, with_line=False)
         return entry is not None and content_hash(entry) == int(self.content_hashes.values[row])
 
-    def _num_new(self, extent: Extent) -> int:
-        known = self._branches.get(extent.branch_id)
-        return extent.head - (extent.forked_at if known is None else known.head)
+    def _num_new(self, branch_range: BranchRange) -> int:
+        known = self._branches.get(branch_range.branch_id)
+        return branch_range.head - (branch_range.forked_at if known is None else known.head)
 
-    def _read(self, extent: Extent) -> Iterable[int]:
+    def _read(self, branch_range: BranchRange) -> Iterable[int]:
         """Read new messages of a branch page by page; yield the number of messages of each page."""
-        first = extent.head - self._num_new(extent) + 1
-        for start in range(first, extent.head + 1, _PAGE):
-            last = min(start + _PAGE - 1, extent.head)
-            page = self._archive.read(self.domain, extent.branch_id, start, last)
-            found = (indexed_message(stored, extent.session_id) for stored in page)
+        first = branch_range.head - self._num_new(branch_range) + 1
+        for start in range(first, branch_range.head + 1, _PAGE):
+            last = min(start + _PAGE - 1, branch_range.head)
+            page = self._retrieval_store.read(
+                self.search_scope, branch_range.branch_id, start, last
+            )
+            found = (indexed_message(stored, branch_range.session_id) for stored in page)
             self._add([entry for entry in found if entry is not None])
-            self._branches[extent.branch_id] = replace(extent, head=last)
+            self._branches[branch_range.branch_id] = replace(branch_range, head=last)
             yield last - start + 1
             if not page:
                 # Positions are contiguous: a head far after the last message is corrupt.
@@ -251,7 +261,7 @@ class MessageIndex:
             self.vectors.add([entry.message_id for entry in entries], rows)
 
     def _forget_branches(self, branch_ids: AbstractSet[BranchId]) -> None:
-        """Remove all of them in one pass over the rows of the domain."""
+        """Remove all of them in one pass over the rows of the search scope."""
         if not branch_ids:
             return
         for branch_id in branch_ids:
@@ -267,14 +277,16 @@ class MessageIndex:
             self.vectors.has_leftovers = True
 
 
-def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedVectors:
+def _still_held(
+    retrieval_store: RetrievalStore, search_scope: SearchScope, saved: SavedVectors
+) -> SavedVectors:
     """Omit vectors whose message was deleted, or whose content hash differs."""
     ids = np.unique(saved.message_ids)
     content_hashes = np.zeros(len(ids), np.uint64)
     is_held = np.zeros(len(ids), np.bool_)
     for start in range(0, len(ids), _PAGE):
         page = [MessageId(i) for i in ids[start : start + _PAGE].tolist()]
-        for stored in archive.get(domain, page):
+        for stored in retrieval_store.get(search_scope, page):
             if (entry := indexed_message(stored, NO_SESSION, with_line=False)) is not None:
                 place = np.searchsorted(ids, stored.id)
                 content_hashes[place] = content_hash(entry)
@@ -288,7 +300,7 @@ def _still_held(archive: Archive, domain: Domain, saved: SavedVectors) -> SavedV
     )
 
 
-def _is_another(known: Extent | None, now: Extent) -> bool:
+def _is_another(known: BranchRange | None, now: BranchRange) -> bool:
     """Return whether a branch was replaced since it was read: heads only move forward."""
     if known is None:
         return False

@@ -1,5 +1,5 @@
 """
-The searchable messages of a domain: one row per message, its metadata as columns.
+The searchable messages of a search scope: one row per message, its metadata as columns.
 
 It decides which rows a query may see. The texts are in the indexes, not here.
 """
@@ -101,7 +101,7 @@ def indexed_message(
 
 class MessageTable:
     """
-    The rows of one domain, in order of insertion.
+    The rows of one search scope, in order of insertion.
 
     Row numbers are stable; a removed row becomes invisible.
     Columns are views of the current rows: read-only, and invalid after an `add`. Not thread-safe.
@@ -267,14 +267,14 @@ class MessageTable:
         unpromoted messages of subtasks are private.
         """
         seen: Bools = self.alive & (self.session_ids != query.session_id)
-        if self._subtasks and query.domain.session_id is None:
+        if self._subtasks and query.search_scope.session_id is None:
             seen &= ~np.isin(self.branch_ids, list(self._subtasks))
         for branch_id, (first, last) in query.visible.items():
             rows = np.flatnonzero(self.branch_ids == branch_id)
             positions = self.positions[rows]
             seen[rows] = self.alive[rows] & (first <= positions) & (positions <= last)
-        if query.domain.session_id is not None:
-            seen &= self.session_ids == query.domain.session_id
+        if query.search_scope.session_id is not None:
+            seen &= self.session_ids == query.search_scope.session_id
         return seen
 
 

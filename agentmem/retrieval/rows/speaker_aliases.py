@@ -32,7 +32,7 @@ _MIN_SHARE = 0.8
 
 
 class SpeakerAliases:
-    """Names and aliases of the speakers of one domain. Not thread-safe."""
+    """Names and aliases of the speakers of one search scope. Not thread-safe."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

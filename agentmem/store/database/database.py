@@ -31,7 +31,7 @@ from agentmem.store.database.error_translation import (
     is_transient,
     is_unprepared,
     one_line,
-    translated,
+    translate_db_errors,
 )
 from agentmem.store.database.file_identity import FileIdentity
 from agentmem.store.database.postgres import PostgresSetup
@@ -81,7 +81,7 @@ def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     is_write = options.get("agentmem_write", False)
     if is_write:
-        wanted = "NORMAL" if options.get("agentmem_soon", False) else "FULL"
+        wanted = "NORMAL" if options.get("agentmem_not_durable", False) else "FULL"
         if connection.info.get("synchronous") != wanted:
             connection.exec_driver_sql(f"PRAGMA synchronous = {wanted}")
             connection.info["synchronous"] = wanted
@@ -151,7 +151,7 @@ class Database:
         self._writer = self._engine.execution_options(
             agentmem_write=True, **_READ_WRITE if is_postgres else {}
         )
-        self._soon = self._writer.execution_options(agentmem_soon=True)
+        self._not_durable = self._writer.execution_options(agentmem_not_durable=True)
         self._schema: SchemaWatch | None = None
         hold_in_fork(self)
 
@@ -224,7 +224,7 @@ class Database:
         """
         # Closing the database has closed the log too.
         if self._is_file and not self._is_closed:
-            with self._used(), translated(self.place):
+            with self._used(), translate_db_errors(self.place):
                 raw = self._engine.raw_connection()
                 try:
                     raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -240,36 +240,25 @@ class Database:
         """
         return self._run(self._reader, work)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """
         Run *work* and commit; whatever *work* raises rolls it back.
 
         *work* runs again from the start where a lock or a connection was lost before the commit, so
-        it must do nothing but talk to its connection.
+        it must do nothing but talk to its connection. What is not *durable* leaves it to the next
+        durable write to wait for the disk: a killed process loses nothing, and a power cut may take
+        what was written last in this way, but nothing that a durable write of any process follows.
 
         Raises:
             ReadOnlyDatabaseError: this was opened for reading only.
             DatabaseBusyError: the lock did not come in time.
             StoreError: the database could not be written, or this was closed.
         """
-        self._check_writable()
-        return self._run(self._writer, work)
-
-    def write_soon(self, work: Callable[[Connection], T]) -> T:
-        """
-        Do what `write` does, but leave it to the next `write` to wait for the disk.
-
-        A killed process loses nothing. A power cut may take what was written last in this way, and
-        never something that a later `write` of any process has followed.
-        """
-        self._check_writable()
-        return self._run(self._soon, work)
-
-    def _check_writable(self) -> None:
         if self.is_read_only:
             raise ReadOnlyDatabaseError(
                 f"{self.place} was opened with read_only=True: open it without to write"
             )
+        return self._run(self._writer if durable else self._not_durable, work)
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         with self._used():
@@ -296,7 +285,7 @@ class Database:
         deadline = started + self._lock_timeout_s
         attempt = 0
         while True:
-            with translated(self.place):
+            with translate_db_errors(self.place):
                 try:
                     result = self._once(engine, work)
                 except DBAPIError as error:

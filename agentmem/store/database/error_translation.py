@@ -90,7 +90,7 @@ def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
 
 
 @contextmanager
-def translated(place: str) -> Iterator[None]:
+def translate_db_errors(place: str) -> Iterator[None]:
     """Translate errors of the database that leave the block."""
     try:
         yield

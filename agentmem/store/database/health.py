@@ -38,7 +38,7 @@ class _RoundTrip:
             self.is_reachable = True
             if not self._database.is_read_only:
                 self.is_writable = False
-                self._database.write_soon(_touch)
+                self._database.write(_touch, durable=False)
                 self.is_writable = True
         except SchemaVersionError as error:
             self.is_reachable, self.revision, self.error = True, error.found, error

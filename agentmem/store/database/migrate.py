@@ -28,7 +28,7 @@ from agentmem.store.database.compatibility import (
     stamped,
 )
 from agentmem.store.database.database import bare_engine
-from agentmem.store.database.error_translation import one_line, translated
+from agentmem.store.database.error_translation import one_line, translate_db_errors
 from agentmem.store.database.sqlite import ReadOnlyFile, check_writable, create_private, has_content
 from agentmem.store.database.urls import is_file, is_memory, parse_url, place_of
 
@@ -145,7 +145,7 @@ def _look(url: URL, *, for_use: bool = False) -> str | None:
         return None
     reader = ReadOnlyFile(path) if is_file(url) else None
     try:
-        with translated(place_of(url)):
+        with translate_db_errors(place_of(url)):
             engine = bare_engine(url, reader=reader)
             with engine.connect() as connection:
                 found = _revision(connection)
@@ -164,7 +164,7 @@ def _migrate(url: URL, revision: str, direction: Direction) -> str:
     engine = bare_engine(url)
     try:
         with (
-            translated(place_of(url)),
+            translate_db_errors(place_of(url)),
             engine.connect().execution_options(agentmem_write=True) as connection,
             connection.begin(),
         ):

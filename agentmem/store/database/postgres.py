@@ -146,7 +146,7 @@ class PostgresSetup:
     def _begin(self, connection: Connection) -> None:
         if self.is_pooled:
             connection.exec_driver_sql(self._of_transaction)
-        if connection.get_execution_options().get("agentmem_soon", False):
+        if connection.get_execution_options().get("agentmem_not_durable", False):
             connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
     def prepare_nothing(self) -> None:

@@ -90,7 +90,7 @@ class Unchecked(Enum):
 UNCHECKED: Final = Unchecked.UNCHECKED
 
 
-class Ledger:
+class PromptLog:
     """Prompts without their texts, and truncation records. Only ever added to."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -115,7 +115,7 @@ class Ledger:
         *sources* are what its new summaries were made of, which must still be there; those of its
         summaries that are among them are in the log already.
 
-        It is on the disk once the next message is (see `Database.write_soon`): a power cut may
+        It is on the disk once the next message is (see `Database.write`): a power cut may
         take the account of a prompt, but not of one whose answer was stored.
 
         Raises:
@@ -143,7 +143,7 @@ class Ledger:
             entry = {**columns, "link": follow(branch.log_chain, content)}
             return AssemblyId(add_entry(connection, entry, left_out))
 
-        return _numbered(prompt, self._database.write_soon(work), now)
+        return _numbered(prompt, self._database.write(work, durable=False), now)
 
     def last(  # noqa: PLR0913 - a key of four parts
         self,

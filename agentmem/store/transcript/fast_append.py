@@ -12,7 +12,7 @@ from agentmem.store.database.schema import BranchRow, MessageRow, OwnerRow, Sess
 from agentmem.store.database.tenancy import check_id, is_owner, owner_digest
 from agentmem.store.transcript.branches import latest
 from agentmem.store.transcript.message_codec import encode
-from agentmem.store.transcript.tool_calls import Entry
+from agentmem.store.transcript.tool_calls import PendingMessage
 from agentmem.types import (
     BranchId,
     BranchState,
@@ -112,7 +112,7 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
     if moved is None:
         return None
     entries = [
-        Entry(position=position, message=message, origin=origin)
+        PendingMessage(position=position, message=message, origin=origin)
         for position, message in enumerate(messages, moved.head - len(messages) + 1)
     ]
     stored, chain = insert_entries(connection, branch_id, entries, times, moved.chain)
@@ -140,14 +140,14 @@ def _append_one(
         position = moved.head
         place = {"branch_id": branch_id, "position": position, "link": moved.chain}
         row_id = connection.execute(_INSERT, {**place, **columns}).scalar_one()
-    entry = Entry(position=position, message=message, origin=origin)
+    entry = PendingMessage(position=position, message=message, origin=origin)
     return (_to_stored(row_id, entry, branch_id, times),)
 
 
 def insert_entries(
     connection: Connection,
     branch_id: BranchId,
-    entries: Sequence[Entry],
+    entries: Sequence[PendingMessage],
     times: Times,
     chain: bytes | None,
 ) -> tuple[tuple[StoredMessage, ...], bytes | None]:
@@ -177,7 +177,9 @@ def insert_entries(
     return stored, newest
 
 
-def _to_stored(row_id: int, entry: Entry, branch_id: BranchId, times: Times) -> StoredMessage:
+def _to_stored(
+    row_id: int, entry: PendingMessage, branch_id: BranchId, times: Times
+) -> StoredMessage:
     return StoredMessage(
         id=MessageId(row_id),
         branch_id=branch_id,

@@ -17,7 +17,7 @@ from agentmem.store.transcript.branches import change_state, find_branch, is_lin
 from agentmem.store.transcript.fast_append import Times, append_plain, insert_entries
 from agentmem.store.transcript.message_codec import Decoder, decode, encode, to_json
 from agentmem.store.transcript.stand_ins import read_all
-from agentmem.store.transcript.tool_calls import Transcript
+from agentmem.store.transcript.tool_calls import TranscriptRepair
 from agentmem.types import (
     BranchId,
     BranchState,
@@ -388,7 +388,7 @@ def append_legal(  # noqa: PLR0913 - the fields of a message
         raise ConflictError(
             f"branch {branch.id} ({branch.name!r}) is {branch.state}: nothing can be appended to it"
         )
-    transcript = Transcript(connection, branch)
+    transcript = TranscriptRepair(connection, branch)
     for message in messages:
         transcript.add(message, origin)
     if closes:

@@ -95,7 +95,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PendingMessage:
     """A message with its place, ready to be written."""
 
     position: int
@@ -103,7 +103,7 @@ class Entry:
     origin: Origin
 
 
-class Transcript:
+class TranscriptRepair:
     """
     Puts new messages after a branch's head, with what it takes to keep the order legal.
 
@@ -111,7 +111,7 @@ class Transcript:
     """
 
     def __init__(self, connection: Connection, branch: AnyRow) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[PendingMessage] = []
         self._connection = connection
         self._branch = branch
         self._open = _open_calls(connection, branch) if branch.open_calls else []
@@ -261,7 +261,7 @@ class Transcript:
             )
 
     def _put(self, message: Message, origin: Origin) -> None:
-        self.entries.append(Entry(position=self.head + 1, message=message, origin=origin))
+        self.entries.append(PendingMessage(position=self.head + 1, message=message, origin=origin))
 
 
 def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchId, at: int) -> None:

@@ -9,7 +9,14 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, exists, select
 
 from agentmem.errors import DamagedRowError, IndexFileError, InvalidInputError, StoreError
-from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, Domain, Embedding, Extent
+from agentmem.protocols import (
+    INDEX_LOCK,
+    INDEX_PART,
+    INDEX_SUFFIX,
+    BranchRange,
+    Embedding,
+    SearchScope,
+)
 from agentmem.store.database.database import Database
 from agentmem.store.database.schema import (
     AnyRow,
@@ -37,7 +44,7 @@ _NO_VECTOR: Final = b"\0"
 
 _SAYS_SOMETHING: Final = MessageRow.origin != Origin.DELETED.value
 _OWNED: Final = and_(OwnerRow.id == SessionRow.owner_id, is_owner())
-_EXTENTS: Final = (
+_BRANCH_RANGES: Final = (
     select(
         BranchRow.id,
         BranchRow.session_id,
@@ -104,11 +111,11 @@ _NOT_EMBEDDED: Final = (
 )
 
 
-class StoreArchive:
+class DatabaseRetrievalStore:
     """
     The messages of one namespace, for a retriever, and their vectors.
 
-    It satisfies `protocols.Archive`. Reads are bound to the scope of a `Domain`: an id alone opens
+    It satisfies `protocols.RetrievalStore`. Reads are bound to a `SearchScope`: an id alone opens
     nothing.
     """
 
@@ -150,31 +157,35 @@ class StoreArchive:
         except OSError as error:
             raise IndexFileError(f"cannot remove index files in {folder}: {error}") from error
 
-    def extents(self, domain: Domain) -> tuple[Extent, ...]:
-        """List the branches of *domain*, by their ids, as they are now; nothing if it is gone."""
-        statement, keys = _EXTENTS, {"owner": owner_digest(domain.scope)}
-        if domain.session_id is not None:
-            statement = statement.where(SessionRow.id == check_id("session", domain.session_id))
+    def branch_ranges(self, search_scope: SearchScope) -> tuple[BranchRange, ...]:
+        """Return the branches of *search_scope*, ordered by id; empty if it was deleted."""
+        statement, keys = _BRANCH_RANGES, {"owner": owner_digest(search_scope.scope)}
+        if search_scope.session_id is not None:
+            statement = statement.where(
+                SessionRow.id == check_id("session", search_scope.session_id)
+            )
         rows = self._database.read(lambda connection: connection.execute(statement, keys).all())
         # One that cannot be read takes nothing of the others with it.
-        return tuple(_extent(row) for row in rows if is_whole_branch(row))
+        return tuple(_branch_range(row) for row in rows if is_whole_branch(row))
 
     def read(
-        self, domain: Domain, branch_id: BranchId, first: int, last: int
+        self, search_scope: SearchScope, branch_id: BranchId, first: int, last: int
     ) -> tuple[StoredMessage, ...]:
-        """Return the branch's own messages *first* to *last*; nothing if it is not of *domain*."""
+        """Return the branch's own messages *first* to *last*; empty outside of *search_scope*."""
         keys = {
-            "owner": owner_digest(domain.scope),
+            "owner": owner_digest(search_scope.scope),
             "branch": check_id("branch", branch_id),
             "from": check_position("first", first),
             "to": check_position("last", last),
         }
-        return self._read(_within(_RANGE, domain), keys)
+        return self._read(_within(_RANGE, search_scope), keys)
 
-    def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> tuple[StoredMessage, ...]:
-        """Return those of *message_ids* that are of *domain* and say something, by their ids."""
+    def get(
+        self, search_scope: SearchScope, message_ids: Sequence[MessageId]
+    ) -> tuple[StoredMessage, ...]:
+        """Return those of *message_ids* that are in *search_scope* and not deleted, by id."""
         rows = self._in_chunks(
-            _within(_BY_ID, domain), message_ids, owner=owner_digest(domain.scope)
+            _within(_BY_ID, search_scope), message_ids, owner=owner_digest(search_scope.scope)
         )
         return tuple(sorted(_readable(rows), key=lambda stored: stored.id))
 
@@ -315,8 +326,8 @@ def _vector(row: AnyRow) -> bytes:
     return row.vector if isinstance(row.vector, bytes) else _NO_VECTOR
 
 
-def _extent(row: AnyRow) -> Extent:
-    return Extent(
+def _branch_range(row: AnyRow) -> BranchRange:
+    return BranchRange(
         session_id=SessionId(row.session_id),
         branch_id=BranchId(row.id),
         parent=None if row.parent_id is None else BranchId(row.parent_id),
@@ -332,10 +343,10 @@ def _readable(rows: Sequence[AnyRow]) -> Iterator[StoredMessage]:
             yield decode(row)
 
 
-def _within(statement: AnySelect, domain: Domain) -> AnySelect:
-    if domain.session_id is None:
+def _within(statement: AnySelect, search_scope: SearchScope) -> AnySelect:
+    if search_scope.session_id is None:
         return statement
-    return statement.where(BranchRow.session_id == check_id("session", domain.session_id))
+    return statement.where(BranchRow.session_id == check_id("session", search_scope.session_id))
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[list[int]]:

@@ -9,15 +9,15 @@ import json, os, signal, time
 import numpy as np
 from agentmem.retrieval import SentenceEmbedder
 from agentmem.retrieval.dense.embedding_worker import EmbeddingWorker
-from tests.retrieval.archive import ListArchive
+from tests.retrieval.retrieval_store import ListRetrievalStore
 
 embedder = SentenceEmbedder.load(device="cpu")
 before = embedder.embed_query("which hotel is cheap?")
-archive = ListArchive()
-archive.append(archive.branch(), *(f"hotel number {n} " * 20 for n in range(200)))
-worker = EmbeddingWorker(archive, embedder)
+retrieval_store = ListRetrievalStore()
+retrieval_store.append(retrieval_store.branch(), *(f"hotel number {n} " * 20 for n in range(200)))
+worker = EmbeddingWorker(retrieval_store, embedder)
 worker.wake()
-while not archive.vectors:
+while not retrieval_store.vectors:
     time.sleep(0.01)
 
 reader, writer = os.pipe()

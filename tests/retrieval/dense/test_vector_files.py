@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from agentmem.errors import DamagedIndexError, IndexFileError
-from agentmem.protocols import Domain
+from agentmem.protocols import SearchScope
 from agentmem.retrieval.dense import vector_files
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.types import Scope, SessionId
 from tests.store.processes import finish, start
 
-USER = Domain(scope=Scope(namespace="tests", user="u42"))
-SESSION = Domain(scope=USER.scope, session_id=SessionId(7))
+USER = SearchScope(scope=Scope(namespace="tests", user="u42"))
+SESSION = SearchScope(scope=USER.scope, session_id=SessionId(7))
 
 
 def saved(count=3, *, first=1, seed=0):
@@ -33,9 +33,9 @@ def files(folder):
     return VectorFiles(folder, "embedder 1")
 
 
-def put(files, domain, what):
+def put(files, search_scope, what):
     with files.turn():
-        return files.save(domain, what)
+        return files.save(search_scope, what)
 
 
 def the_file(folder):
@@ -43,12 +43,12 @@ def the_file(folder):
     return found
 
 
-@pytest.mark.parametrize("domain", [USER, SESSION])
+@pytest.mark.parametrize("search_scope", [USER, SESSION])
 @pytest.mark.parametrize("count", [0, 1, 500])
-def test_what_was_saved_is_loaded(files, domain, count):
-    put(files, domain, saved(count))
+def test_what_was_saved_is_loaded(files, search_scope, count):
+    put(files, search_scope, saved(count))
 
-    generation, loaded = files.load(domain)
+    generation, loaded = files.load(search_scope)
 
     assert generation == 1
     assert (loaded.message_ids == saved(count).message_ids).all()
@@ -100,16 +100,16 @@ def test_a_file_under_the_name_of_another_domain_or_embedder_is_refused(files, f
     put(files, USER, saved(3))
     other = VectorFiles(folder, "embedder 2")
 
-    for reader, domain in (
+    for reader, search_scope in (
         (files, SESSION),
-        (files, Domain(scope=Scope(namespace="tests", user="u43"))),
+        (files, SearchScope(scope=Scope(namespace="tests", user="u43"))),
         (other, USER),
     ):
         the_content = the_file(folder).read_bytes()
-        moved = reader._path(domain)
+        moved = reader._path(search_scope)
         moved.write_bytes(the_content)
         with pytest.raises(DamagedIndexError, match="has another"):
-            reader.load(domain)
+            reader.load(search_scope)
         moved.unlink()
 
 
@@ -121,11 +121,11 @@ def test_names_of_two_users_never_lead_to_one_file(files):
         Scope(namespace="a", user='b", "c'),
     ]
 
-    assert len({files._path(Domain(scope=scope)) for scope in scopes}) == 4
+    assert len({files._path(SearchScope(scope=scope)) for scope in scopes}) == 4
 
 
 def test_a_file_tells_no_names_and_only_its_owner_reads_it(files, folder):
-    put(files, Domain(scope=Scope(namespace="company", user="alice")), saved(3))
+    put(files, SearchScope(scope=Scope(namespace="company", user="alice")), saved(3))
 
     path = the_file(folder)
     for name in (b"company", b"alice"):
@@ -180,7 +180,7 @@ def test_a_turn_that_does_not_come_is_said_so(files, monkeypatch):
 
 def test_removing_messages_takes_every_file_of_their_user_that_has_one(files, folder):
     other = VectorFiles(folder, "embedder 2")
-    stranger = Domain(scope=Scope(namespace="tests", user="u43"))
+    stranger = SearchScope(scope=Scope(namespace="tests", user="u43"))
     put(files, USER, saved(5))
     put(files, SESSION, saved(5, first=100))
     put(other, USER, saved(5))

@@ -15,7 +15,7 @@ from agentmem.retrieval.dense import vector_index as vector_module
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit, partition
-from tests.retrieval.archive import USER
+from tests.retrieval.retrieval_store import USER
 
 DIMENSION = 6
 ROWS = 30

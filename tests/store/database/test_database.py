@@ -252,7 +252,7 @@ def test_a_closed_store_says_so_and_opens_nothing_again(url, scope, tmp_path):
         lambda: store.messages.read(scope, session.main),
         lambda: store.messages.append(scope, session.main, [say("user", "a")]),
         lambda: store.pins.set(scope, session.main, "a", "1"),
-        lambda: store.ledger.assemblies(scope, session.id),
+        lambda: store.prompt_log.assemblies(scope, session.id),
         lambda: store.deletion.user(scope),
         lambda: store.retention.stale(session.created_at),
         lambda: store.transfer.export(tmp_path / "x.jsonl"),
@@ -270,6 +270,6 @@ def test_only_what_may_be_lost_in_a_power_cut_does_not_wait_for_the_disk(store):
     def ask(connection):
         return str(connection.exec_driver_sql(question).scalar())
 
-    seen = [run(ask) for run in (database.write, database.write_soon, database.write)]
+    seen = [database.write(ask, durable=is_durable) for is_durable in (True, False, True)]
 
     assert seen == (["2", "1", "2"] if is_sqlite else ["on", "off", "on"])

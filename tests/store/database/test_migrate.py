@@ -101,7 +101,7 @@ def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
         store.pins.set(scope, main, "a", "1")
         ids = [stored.id for stored in store.messages.read(scope, main)]
         vectors = [Embedding(message_id=number, first=0, last=1, vector=b"1234") for number in ids]
-        store.archive(scope.namespace).add_embeddings("m", vectors)
+        store.retrieval_store(scope.namespace).add_embeddings("m", vectors)
 
     for revision in reversed(migrate.REVISIONS[:-1]):
         assert downgrade(new_url, revision) == revision
@@ -111,7 +111,7 @@ def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
         kept = store.messages.read(scope, main)
         assert [stored.message for stored in kept] == [say("user", "a"), call("1")]
         assert store.pins.visible(scope, main)[0].text == "1"
-        assert len(store.archive(scope.namespace).not_embedded("m", after=0, limit=9)) == 2
+        assert len(store.retrieval_store(scope.namespace).not_embedded("m", after=0, limit=9)) == 2
 
 
 def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scope):
@@ -128,18 +128,18 @@ def test_the_account_of_prompts_balances_after_the_way_down_and_up(new_url, scop
             prompt = prompt_of(
                 session.main, head=4, truncated=named, layout=layout, summaries=(short,)
             )
-            store.ledger.record(scope, prompt)
+            store.prompt_log.record(scope, prompt)
 
     downgrade(new_url, "0001")
     upgrade(new_url)
 
     with Store.open(new_url) as store:
-        kept = store.ledger.assemblies(scope, session.id)
+        kept = store.prompt_log.assemblies(scope, session.id)
         assert {info.layout for info in kept} == {(Span(first=1, last=2, tier=None), *layout[1:])}
-        records = store.ledger.truncations(scope, session.id)
+        records = store.prompt_log.truncations(scope, session.id)
         clipped = replace(records[0], first=3, last=3)
         assert check_conservation(kept, (*records, clipped)) == ()
-        store.ledger.record(scope, prompt)
+        store.prompt_log.record(scope, prompt)
 
 
 def test_the_short_log_of_prompts_is_written_out_on_the_way_down(new_url, scope):
@@ -159,10 +159,10 @@ def test_the_short_log_of_prompts_is_written_out_on_the_way_down(new_url, scope)
         runs = [(1, 1, 3), (5, 5, None), (7, 8, 0)]
         several = tuple(replace(record, first=f, last=la, num_tokens=n) for f, la, n in runs)
         for truncations in (several, (record,), several):
-            store.ledger.record(scope, replace(prompt, truncations=truncations))
+            store.prompt_log.record(scope, replace(prompt, truncations=truncations))
         before = (
-            store.ledger.assemblies(scope, session.id),
-            store.ledger.truncations(scope, session.id),
+            store.prompt_log.assemblies(scope, session.id),
+            store.prompt_log.truncations(scope, session.id),
         )
     downgrade(new_url, "0009")
     engine = create_engine(parse_url(new_url))
@@ -181,11 +181,11 @@ def test_the_short_log_of_prompts_is_written_out_on_the_way_down(new_url, scope)
 
     with Store.open(new_url) as store:
         after = (
-            store.ledger.assemblies(scope, session.id),
-            store.ledger.truncations(scope, session.id),
+            store.prompt_log.assemblies(scope, session.id),
+            store.prompt_log.truncations(scope, session.id),
         )
         assert after == before
-        store.ledger.record(scope, prompt)
+        store.prompt_log.record(scope, prompt)
 
 
 def test_vectors_made_of_thoughts_are_forgotten_by_the_upgrade(new_url, scope):
@@ -200,7 +200,7 @@ def test_vectors_made_of_thoughts_are_forgotten_by_the_upgrade(new_url, scope):
         store.messages.append(scope, main, said)
         ids = [one.id for one in store.messages.read(scope, main)]
         vectors = [Embedding(message_id=one, first=0, last=3, vector=b"1234") for one in ids]
-        store.archive(scope.namespace).add_embeddings("m", vectors)
+        store.retrieval_store(scope.namespace).add_embeddings("m", vectors)
     downgrade(new_url, "0003")
     assert upgrade(new_url) == head()
     engine = create_engine(parse_url(new_url))
@@ -211,7 +211,7 @@ def test_vectors_made_of_thoughts_are_forgotten_by_the_upgrade(new_url, scope):
     engine.dispose()
     assert kept == [ids[0], ids[3]]
     with Store.open(new_url) as store:
-        again = store.archive(scope.namespace).not_embedded("m", after=0, limit=9)
+        again = store.retrieval_store(scope.namespace).not_embedded("m", after=0, limit=9)
         assert [one.id for one in again] == ids[1:3]
 
 

@@ -46,10 +46,10 @@ def has_needle(rows):
 def embed(store, scope, branches):
     """Give every message a vector that spells the secret."""
     vector = f"{NEEDLE}!".encode()
-    archive = store.archive(scope.namespace)
+    retrieval_store = store.retrieval_store(scope.namespace)
     for branch in branches:
         said = store.messages.read(scope, branch)
-        archive.add_embeddings(
+        retrieval_store.add_embeddings(
             "m", [Embedding(message_id=one.id, first=0, last=9, vector=vector) for one in said]
         )
 
@@ -87,7 +87,7 @@ def secret(store, scope, main, append):
         store.pins.set(scope, task, "a", NEEDLE, pin_scope=pin_scope)
         store.pins.set(scope, task, "a", "harmless", pin_scope=pin_scope)
     summaries = (summary(task, NEEDLE, 1, 4), summary(task, "harmless", 5, 6))
-    store.ledger.record(scope, prompt_of(task, truncated=True, summaries=summaries))
+    store.prompt_log.record(scope, prompt_of(task, truncated=True, summaries=summaries))
     assert residue(store)
     return task, inner
 
@@ -109,7 +109,7 @@ def test_a_message_leaves_its_place_and_nothing_it_said(store, scope, main, secr
     assert {item.origin for item in view} == {Origin.DELETED}
     assert [made.id for made in view[1].message.tool_calls] == ["1"]
     assert view[1].message.generated is None
-    assert [item.text for item in store.ledger.summaries(scope, task)] == ["harmless"]
+    assert [item.text for item in store.prompt_log.summaries(scope, task)] == ["harmless"]
 
 
 def test_a_message_is_deleted_where_it_stands(store, scope, main, secret):

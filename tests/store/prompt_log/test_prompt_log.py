@@ -62,7 +62,7 @@ def prompt_of(branch_id, *, head=3, truncated=False, **fields):
 @pytest.fixture
 def last(store, scope):
     def newest(branch_id, *, context=100, reply=20, fingerprint="m@1"):
-        return store.ledger.last(
+        return store.prompt_log.last(
             scope, branch_id, context=context, reply=reply, fingerprint=fingerprint
         )
 
@@ -72,7 +72,7 @@ def last(store, scope):
 def test_a_prompt_is_logged_with_what_it_left_out(store, scope, main, last):
     prompt = prompt_of(main, truncated=True)
 
-    logged = store.ledger.record(scope, prompt)
+    logged = store.prompt_log.record(scope, prompt)
 
     info = last(main)
     assert info.id == logged.assembly_id
@@ -83,32 +83,32 @@ def test_a_prompt_is_logged_with_what_it_left_out(store, scope, main, last):
     )
     assert (info.prompt_hash, info.context, info.reply) == (prompt.prompt_hash, 100, 20)
     session_id = store.sessions.branch(scope, main).session_id
-    (record,) = store.ledger.truncations(scope, session_id)
+    (record,) = store.prompt_log.truncations(scope, session_id)
     assert record == logged.truncations[0]
     assert replace(record, assembly_id=None, created_at=None) == prompt.truncations[0]
     assert (record.assembly_id, record.created_at) == (info.id, info.created_at)
 
 
 def test_the_last_prompt_is_that_of_the_same_budget_and_counter(store, scope, main, last):
-    first = store.ledger.record(scope, prompt_of(main))
-    store.ledger.record(scope, prompt_of(main, context=200))
-    store.ledger.record(scope, prompt_of(main, reply=21))
-    store.ledger.record(scope, prompt_of(main, fingerprint="m@2"))
+    first = store.prompt_log.record(scope, prompt_of(main))
+    store.prompt_log.record(scope, prompt_of(main, context=200))
+    store.prompt_log.record(scope, prompt_of(main, reply=21))
+    store.prompt_log.record(scope, prompt_of(main, fingerprint="m@2"))
 
     assert last(main).id == first.assembly_id
     assert last(main, context=300) is None
-    newer = store.ledger.record(scope, prompt_of(main, head=4))
+    newer = store.prompt_log.record(scope, prompt_of(main, head=4))
     assert last(main).id == newer.assembly_id
 
 
 def test_the_log_of_a_session_is_in_order_and_by_branch(store, scope, main):
     task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=0)
     for branch_id in (main, task.id, main):
-        store.ledger.record(scope, prompt_of(branch_id, truncated=True))
+        store.prompt_log.record(scope, prompt_of(branch_id, truncated=True))
 
-    infos = store.ledger.assemblies(scope, task.session_id)
-    records = store.ledger.truncations(scope, task.session_id)
-    own = store.ledger.truncations(scope, task.session_id, branch_id=task.id)
+    infos = store.prompt_log.assemblies(scope, task.session_id)
+    records = store.prompt_log.truncations(scope, task.session_id)
+    own = store.prompt_log.truncations(scope, task.session_id, branch_id=task.id)
 
     assert [info.branch_id for info in infos] == [main, task.id, main]
     assert [record.assembly_id for record in records] == [info.id for info in infos]
@@ -120,7 +120,7 @@ def test_a_record_of_another_branch_is_refused_with_its_prompt(store, scope, mai
     stray = replace(prompt.truncations[0], branch_id=main + 1)
 
     with pytest.raises(InvalidInputError):
-        store.ledger.record(scope, replace(prompt, truncations=(stray,)))
+        store.prompt_log.record(scope, replace(prompt, truncations=(stray,)))
 
     assert last(main) is None
 
@@ -130,13 +130,13 @@ def test_the_log_of_another_user_is_not_there(store, scope, main):
     other = Scope(namespace="other", user=scope.user)
 
     with pytest.raises(SessionNotFoundError):
-        store.ledger.record(other, prompt_of(main))
+        store.prompt_log.record(other, prompt_of(main))
     with pytest.raises(SessionNotFoundError):
-        store.ledger.last(other, main, context=100, reply=20, fingerprint="m@1")
+        store.prompt_log.last(other, main, context=100, reply=20, fingerprint="m@1")
     with pytest.raises(SessionNotFoundError):
-        store.ledger.assemblies(other, session_id)
+        store.prompt_log.assemblies(other, session_id)
     with pytest.raises(SessionNotFoundError):
-        store.ledger.truncations(other, session_id)
+        store.prompt_log.truncations(other, session_id)
 
 
 def summary(branch_id, text="short", first=1, last=2):
@@ -158,47 +158,47 @@ def test_summaries_are_written_with_the_prompt_that_first_shows_them(store, scop
         Span(first=3, last=3, tier=Tier.CURRENT, form=DisplayForm.CLIPPED, kept_chars=7),
     )
 
-    store.ledger.record(scope, prompt_of(main, summaries=(one,), layout=layout))
-    store.ledger.record(scope, prompt_of(main, summaries=(one, two), layout=layout))
+    store.prompt_log.record(scope, prompt_of(main, summaries=(one,), layout=layout))
+    store.prompt_log.record(scope, prompt_of(main, summaries=(one, two), layout=layout))
 
-    assert store.ledger.summaries(scope, main) == (one, two)
-    assert store.ledger.summaries(scope, main, [two.key, "none", one.key]) == (two, one)
-    assert store.ledger.newest(scope, main).layout == layout
-    assert store.ledger.newest(scope, main).pins == (("session/role", 2),)
+    assert store.prompt_log.summaries(scope, main) == (one, two)
+    assert store.prompt_log.summaries(scope, main, [two.key, "none", one.key]) == (two, one)
+    assert store.prompt_log.newest(scope, main).layout == layout
+    assert store.prompt_log.newest(scope, main).pins == (("session/role", 2),)
 
 
 def test_a_subtask_reads_its_parents_summaries_and_does_not_write_them_again(store, scope, main):
-    store.ledger.record(scope, prompt_of(main, summaries=(summary(main),)))
+    store.prompt_log.record(scope, prompt_of(main, summaries=(summary(main),)))
     store.messages.append(scope, main, [say("user", "a")])
     task = store.sessions.fork(scope, main, name="t", inherit=Inherit.ALL, at=1)
 
-    store.ledger.record(scope, prompt_of(task.id, summaries=(summary(main),)))
+    store.prompt_log.record(scope, prompt_of(task.id, summaries=(summary(main),)))
 
-    assert store.ledger.summaries(scope, task.id) == ()
-    assert store.ledger.summaries(scope, task.id, [summary(main).key]) == (summary(main),)
+    assert store.prompt_log.summaries(scope, task.id) == ()
+    assert store.prompt_log.summaries(scope, task.id, [summary(main).key]) == (summary(main),)
 
 
 def test_the_last_prompt_up_to_a_position_is_the_one_of_then(store, scope, main):
     keys = {"context": 100, "reply": 20, "fingerprint": "m@1"}
-    early = store.ledger.record(scope, prompt_of(main, head=3))
-    store.ledger.record(scope, prompt_of(main, head=5))
+    early = store.prompt_log.record(scope, prompt_of(main, head=3))
+    store.prompt_log.record(scope, prompt_of(main, head=5))
 
-    assert store.ledger.last(scope, main, **keys, up_to=4).id == early.assembly_id
-    assert store.ledger.last(scope, main, **keys, up_to=2) is None
+    assert store.prompt_log.last(scope, main, **keys, up_to=4).id == early.assembly_id
+    assert store.prompt_log.last(scope, main, **keys, up_to=2) is None
 
 
 def test_a_purged_log_keeps_the_last_prompt_and_names_what_it_does_not_show(store, scope, main):
     layout = (Span(first=1, last=2, tier=None), Span(first=3, last=3, tier=Tier.CURRENT))
     for truncated in (True, False, False):
-        store.ledger.record(scope, prompt_of(main, layout=layout, truncated=truncated))
+        store.prompt_log.record(scope, prompt_of(main, layout=layout, truncated=truncated))
     session_id = store.sessions.branch(scope, main).session_id
     before = datetime.now(UTC) + timedelta(days=400)
     purge = partial(store.retention.purge_log, before, namespace=scope.namespace)
 
     assert (purge(dry_run=True), purge(), purge()) == (2, 2, 0)
 
-    (kept,) = store.ledger.assemblies(scope, session_id)
-    (record,) = store.ledger.truncations(scope, session_id)
+    (kept,) = store.prompt_log.assemblies(scope, session_id)
+    (record,) = store.prompt_log.truncations(scope, session_id)
     assert (record.first, record.last, record.reason) == (1, 2, TruncationReason.PURGED)
     assert check_conservation((kept,), (record,)) == ()
 
@@ -211,14 +211,14 @@ def test_writers_that_show_the_same_new_summary_all_log_it_and_store_it_once(sto
         for turn in range(turns):
             gate.wait()
             shared = (summary(main, f"turn {turn}"), summary(main, f"{index}-{turn}"))
-            store.ledger.record(scope, prompt_of(main, summaries=shared, truncated=True))
+            store.prompt_log.record(scope, prompt_of(main, summaries=shared, truncated=True))
 
     assert run_together(*(partial(work, index) for index in range(number))) == []
 
     session_id = store.sessions.branch(scope, main).session_id
-    assert len(store.ledger.assemblies(scope, session_id)) == number * turns
-    assert len(store.ledger.truncations(scope, session_id)) == number * turns
-    written = sorted(item.text for item in store.ledger.summaries(scope, main))
+    assert len(store.prompt_log.assemblies(scope, session_id)) == number * turns
+    assert len(store.prompt_log.truncations(scope, session_id)) == number * turns
+    written = sorted(item.text for item in store.prompt_log.summaries(scope, main))
     own = [f"{index}-{turn}" for index in range(number) for turn in range(turns)]
     assert written == sorted(own + [f"turn {turn}" for turn in range(turns)])
     check(store)
@@ -235,7 +235,7 @@ def test_one_of_many_goes_on_from_the_same_prompt(store, scope, main, last):
             gate.wait()
             shown = (summary(main, f"{index}-{turn}"),)
             try:
-                store.ledger.record(scope, prompt_of(main, summaries=shown), after=before)
+                store.prompt_log.record(scope, prompt_of(main, summaries=shown), after=before)
                 won.append(f"{index}-{turn}")
             except ConflictError:
                 pass
@@ -244,7 +244,7 @@ def test_one_of_many_goes_on_from_the_same_prompt(store, scope, main, last):
         assert len(won) == turn + 1
         before = last(main).id
 
-    assert sorted(item.text for item in store.ledger.summaries(scope, main)) == sorted(won)
+    assert sorted(item.text for item in store.prompt_log.summaries(scope, main)) == sorted(won)
 
 
 RECORD_MANY = """
@@ -257,7 +257,7 @@ url, branch = sys.argv[1], BranchId(int(sys.argv[2]))
 with Store.open(url) as store:
     for turn in range(20):
         prompt = prompt_of(branch, summaries=(summary(branch, str(turn)),))
-        store.ledger.record(Scope(namespace="tests", user="u42"), prompt)
+        store.prompt_log.record(Scope(namespace="tests", user="u42"), prompt)
 """
 
 
@@ -269,20 +269,24 @@ def test_processes_that_show_the_same_new_summaries_all_log_them(shared_url, sco
             finish(process)
 
         session_id = store.sessions.branch(scope, main).session_id
-        assert len(store.ledger.assemblies(scope, session_id)) == 60
-        assert len(store.ledger.summaries(scope, main)) == 20
+        assert len(store.prompt_log.assemblies(scope, session_id)) == 60
+        assert len(store.prompt_log.summaries(scope, main)) == 20
         check(store)
 
 
-def test_the_log_of_prompts_is_written_soon_and_messages_at_once(store, scope, main, monkeypatch):
-    ways = []
-    for name in ("write", "write_soon"):
-        real = getattr(store.database, name)
-        monkeypatch.setattr(
-            store.database, name, lambda work, real=real, name=name: ways.append(name) or real(work)
-        )
+def test_messages_are_written_durably_and_the_log_of_prompts_is_not(
+    store, scope, main, monkeypatch
+):
+    seen = []
+    write = store.database.write
+
+    def watched(work, *, durable=True):
+        seen.append(durable)
+        return write(work, durable=durable)
+
+    monkeypatch.setattr(store.database, "write", watched)
 
     store.messages.append(scope, main, [say("user", "hi")])
-    store.ledger.record(scope, prompt_of(main))
+    store.prompt_log.record(scope, prompt_of(main))
 
-    assert ways == ["write", "write_soon"]
+    assert seen == [True, False]

@@ -32,9 +32,9 @@ def told(store, scope, main, append):
     store.pins.set(scope, task, "b", "first")
     store.pins.set(scope, task, "b", "second")
     store.pins.remove(scope, task, "b")
-    store.ledger.record(scope, prompt_of(main, truncated=True))
+    store.prompt_log.record(scope, prompt_of(main, truncated=True))
     prompt = prompt_of(task, truncated=True, head=3, summaries=(summary(task),))
-    store.ledger.record(scope, prompt)
+    store.prompt_log.record(scope, prompt)
     return task
 
 
@@ -56,15 +56,15 @@ def account(store, scope, key="trip"):
         "history": store.pins.history(scope, info.main, "a"),
         "assemblies": [
             replace(a, id=0, branch_id=order[a.branch_id])
-            for a in store.ledger.assemblies(scope, info.id)
+            for a in store.prompt_log.assemblies(scope, info.id)
         ],
         "summaries": [
-            [replace(s, branch_id=order[s.branch_id]) for s in store.ledger.summaries(scope, b)]
+            [replace(s, branch_id=order[s.branch_id]) for s in store.prompt_log.summaries(scope, b)]
             for b in order
         ],
         "truncations": [
             replace(t, assembly_id=0, branch_id=order[t.branch_id])
-            for t in store.ledger.truncations(scope, info.id)
+            for t in store.prompt_log.truncations(scope, info.id)
         ],
     }
 

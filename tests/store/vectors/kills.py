@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from agentmem.protocols import Domain, Query
+from agentmem.protocols import Query, SearchScope
 from agentmem.retrieval import HybridRetriever, RecallSettings
 from agentmem.retrieval.dense.embed_messages import embed_messages
 from agentmem.retrieval.dense.vector_file_format import decode
@@ -32,19 +32,19 @@ from agentmem.types import Origin, Scope
 from tests.builders import say
 
 SCOPE = Scope(namespace="tests", user="u42")
-USER = Domain(scope=SCOPE)
+USER = SearchScope(scope=SCOPE)
 DELETE_EACH = 7
 
 
 def open_recall(store):
     settings = RecallSettings(save_after=1)
     retriever = HybridRetriever(HashingEmbedder(dimension=1024), settings=settings)
-    return retriever.over(store.archive(SCOPE.namespace))
+    return retriever.open_index(store.retrieval_store(SCOPE.namespace))
 
 
 def ask(session, text, limit=3):
     visible = {session.main: (1, 10**9)}
-    return Query(text=text, domain=USER, session_id=session.id, visible=visible, limit=limit)
+    return Query(text=text, search_scope=USER, session_id=session.id, visible=visible, limit=limit)
 
 
 def write_for_ever(url, pipe):

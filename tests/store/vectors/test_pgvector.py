@@ -9,7 +9,7 @@ import pytest
 from alembic import command
 from sqlalchemy import create_engine
 
-from agentmem.protocols import Domain, Embedding, Query
+from agentmem.protocols import Embedding, Query, SearchScope
 from agentmem.retrieval import HybridRetriever
 from agentmem.store import Store, downgrade, upgrade
 from agentmem.store.database import alembic_runner
@@ -38,7 +38,7 @@ def pg_url(postgres_url):
 
 def open_recall(store, dimension=48):
     embedder = HashingEmbedder(dimension=dimension, max_chars=80)
-    return HybridRetriever(embedder).over(store.archive(SCOPE.namespace))
+    return HybridRetriever(embedder).open_index(store.retrieval_store(SCOPE.namespace))
 
 
 def fill(store):
@@ -60,13 +60,13 @@ def hits_of(url, *, alone):
         session = fill(store)
         recall = open_recall(store)
         assert recall.wait(60)
-        domain = Domain(scope=SCOPE, session_id=session.id if alone else None)
-        kind = recall.status(domain).kind
+        search_scope = SearchScope(scope=SCOPE, session_id=session.id if alone else None)
+        kind = recall.status(search_scope).kind
         found = []
         for text in ("cheap hotel", "train to Lisbon", "early museum", "blue or red", "Porto"):
             query = Query(
                 text=text,
-                domain=domain,
+                search_scope=search_scope,
                 session_id=session.id,
                 visible={session.main: (1, 30)},
                 limit=15,
@@ -113,15 +113,17 @@ def test_scores_are_those_of_a_dot_product(pg_url):
         session = store.sessions.get_or_create(SCOPE, "trip")
         said = [say("user", str(number)) for number in range(5)]
         ids = [one.id for one in store.messages.append(SCOPE, session.main, said)]
-        archive = store.archive(SCOPE.namespace)
-        archive.add_embeddings("m", [embedding(ids[0], vectors[0]), embedding(ids[1], vectors[1])])
-        archive.add_embeddings(
+        retrieval_store = store.retrieval_store(SCOPE.namespace)
+        retrieval_store.add_embeddings(
+            "m", [embedding(ids[0], vectors[0]), embedding(ids[1], vectors[1])]
+        )
+        retrieval_store.add_embeddings(
             "m", [embedding(ids[2], vectors[2]), embedding(ids[2], vectors[3], 4)]
         )
-        archive.add_embeddings(
+        retrieval_store.add_embeddings(
             "m", [embedding(ids[3], vectors[:0]), embedding(ids[4], vectors[4, :5])]
         )
-        table = archive.table("m", 8)
+        table = retrieval_store.table("m", 8)
 
         assert table.fill(ids) == dict(zip(ids, (True, True, True, False, False), strict=True))
         assert table.fill(ids[:1]) == {ids[0]: True}
@@ -154,9 +156,9 @@ def test_a_table_that_cannot_be_made_is_told_and_done_without(pg_url, caplog):
     with psycopg.connect(pg_url, autocommit=True) as connection:
         connection.execute("CREATE TYPE embedding_vector_9 AS ENUM ('in the way')")
     with Store.open(pg_url) as store, caplog.at_level(logging.WARNING):
-        assert store.archive("tests").table("m", 20000) is None
+        assert store.retrieval_store("tests").table("m", 20000) is None
         assert caplog.text == ""
-        assert store.archive("tests").table("m", 9) is None
+        assert store.retrieval_store("tests").table("m", 9) is None
     assert "searching vectors in memory" in caplog.text
     with psycopg.connect(pg_url, autocommit=True) as connection:
         connection.execute("DROP TYPE embedding_vector_9")

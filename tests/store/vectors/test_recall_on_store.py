@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from agentmem.protocols import Domain, Query
+from agentmem.protocols import Query, SearchScope
 from agentmem.retrieval import HybridRetriever, RecallSettings
 from agentmem.store import Store
 from agentmem.testing import HashingEmbedder
@@ -56,7 +56,7 @@ def open_recall():
         retriever = HybridRetriever(
             embedder or HashingEmbedder(dimension=64), settings=RecallSettings(**options)
         )
-        opened.append(retriever.over(store.archive(SCOPE.namespace)))
+        opened.append(retriever.open_index(store.retrieval_store(SCOPE.namespace)))
         return opened[-1]
 
     yield make
@@ -96,7 +96,7 @@ def test_a_subtask_sees_its_branch_and_its_ancestors_up_to_the_forks(store, sess
 
     query = Query(
         text="hotel",
-        domain=Domain(scope=SCOPE, session_id=session.id),
+        search_scope=SearchScope(scope=SCOPE, session_id=session.id),
         session_id=session.id,
         visible={session.main: (1, 1), tasks[0].id: (2, 2)},
         limit=9,
@@ -225,7 +225,7 @@ url, name, left = sys.argv[1:]
 embedder = Stuck(name=name, dimension=64)
 embedder.left = int(left)
 with Store.open(url) as store:
-    HybridRetriever(embedder).over(store.archive(SCOPE.namespace)).wait()
+    HybridRetriever(embedder).open_index(store.retrieval_store(SCOPE.namespace)).wait()
 """
 
 

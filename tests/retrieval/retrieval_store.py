@@ -1,16 +1,16 @@
-"""An `Archive` in plain Python, as strict as the real one."""
+"""An `RetrievalStore` in plain Python, as strict as the real one."""
 
 import threading
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from agentmem.protocols import Domain, Embedding, Extent
+from agentmem.protocols import BranchRange, Embedding, SearchScope
 from agentmem.types import BranchId, Message, MessageId, Origin, Scope, SessionId, StoredMessage
 from tests.builders import NOON, say
 
 SCOPE = Scope(namespace="tests", user="u42")
-USER = Domain(scope=SCOPE)
+USER = SearchScope(scope=SCOPE)
 
 
 @dataclass(kw_only=True)
@@ -28,7 +28,7 @@ class Line:
         return self.forked_at + len(self.messages)
 
 
-class ListArchive:
+class ListRetrievalStore:
     """Branches by their ids; a session is made by its first branch."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -87,29 +87,29 @@ class ListArchive:
             self._forget_vectors(gone)
             return sorted(gone)
 
-    def extents(self, domain):
+    def branch_ranges(self, search_scope):
         with self._lock:
             return [
-                Extent(
+                BranchRange(
                     session_id=line.session_id,
                     branch_id=branch_id,
                     parent=line.parent,
                     forked_at=line.forked_at,
                     head=line.head,
                 )
-                for branch_id, line in sorted(self._of(domain).items())
+                for branch_id, line in sorted(self._of(search_scope).items())
             ]
 
-    def read(self, domain, branch_id, first, last):
+    def read(self, search_scope, branch_id, first, last):
         with self._lock:
-            line = self._of(domain).get(branch_id)
+            line = self._of(search_scope).get(branch_id)
             found = line.messages if line else []
             return [stored for stored in found if first <= stored.position <= last]
 
-    def get(self, domain, message_ids):
+    def get(self, search_scope, message_ids):
         with self._lock:
             wanted = set(message_ids)
-            found = [s for line in self._of(domain).values() for s in line.messages]
+            found = [s for line in self._of(search_scope).values() for s in line.messages]
             return [s for s in found if s.id in wanted and s.origin is not Origin.DELETED]
 
     def embeddings(self, fingerprint, message_ids):
@@ -141,11 +141,12 @@ class ListArchive:
     def table(self, fingerprint, dimension):
         """Say that this database compares no vectors."""
 
-    def _of(self, domain):
+    def _of(self, search_scope):
         return {
             branch_id: line
             for branch_id, line in self.lines.items()
-            if line.scope == domain.scope and domain.session_id in (None, line.session_id)
+            if line.scope == search_scope.scope
+            and search_scope.session_id in (None, line.session_id)
         }
 
     def _all(self):

@@ -1,4 +1,4 @@
-"""Interfaces of retrieval: the retriever, and the archive of messages and vectors that it reads."""
+"""Interfaces of retrieval: the retriever, its search index, and the store that it reads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ INDEX_LOCK: Final = ".lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain(Checked):
+class SearchScope(Checked):
     """The scope of an index: one session, or all sessions of a user."""
 
     scope: Scope
@@ -45,7 +45,7 @@ class Domain(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent(Checked):
+class BranchRange(Checked):
     """
     A branch and its own messages: positions *forked_at* + 1 to *head*.
 
@@ -92,7 +92,7 @@ class VectorTable(Protocol):
         ...
 
 
-class Archive(Protocol):
+class RetrievalStore(Protocol):
     """The messages, as a retriever reads them, and their stored vectors."""
 
     @property
@@ -100,18 +100,20 @@ class Archive(Protocol):
         """Folder of files that can be rebuilt; None where no file may be written."""
         ...
 
-    def extents(self, domain: Domain) -> Sequence[Extent]:
-        """Return the current branches of *domain*, ordered by id; empty if it was deleted."""
+    def branch_ranges(self, search_scope: SearchScope) -> Sequence[BranchRange]:
+        """Return the current branches of *search_scope*, ordered by id; empty if it was deleted."""
         ...
 
     def read(
-        self, domain: Domain, branch_id: BranchId, first: int, last: int
+        self, search_scope: SearchScope, branch_id: BranchId, first: int, last: int
     ) -> Sequence[StoredMessage]:
-        """Return the branch's own messages *first* to *last*; empty if it is not of *domain*."""
+        """Return the branch's own messages *first* to *last*; empty outside of *search_scope*."""
         ...
 
-    def get(self, domain: Domain, message_ids: Sequence[MessageId]) -> Sequence[StoredMessage]:
-        """Return the *message_ids* that are of *domain* and were not deleted."""
+    def get(
+        self, search_scope: SearchScope, message_ids: Sequence[MessageId]
+    ) -> Sequence[StoredMessage]:
+        """Return the *message_ids* that are of *search_scope* and were not deleted."""
         ...
 
     def embeddings(self, fingerprint: str, message_ids: Sequence[MessageId]) -> Sequence[Embedding]:
@@ -140,7 +142,7 @@ class Query(Checked):
 
     Args:
         text: the query text.
-        domain: the session, or the user with all sessions.
+        search scope: the session, or the user with all sessions.
         visible: first and last visible position, by branch of *session_id*; of other sessions
             only the main branch is visible, and needs no entry.
         session_id: the session that searches.
@@ -149,7 +151,7 @@ class Query(Checked):
     """
 
     text: str
-    domain: Domain
+    search_scope: SearchScope
     session_id: SessionId
     visible: Mapping[BranchId, tuple[int, int]] = field(hash=False)
     limit: int
@@ -157,8 +159,8 @@ class Query(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallStatus(Checked):
-    """Status of the index of one domain."""
+class IndexStatus(Checked):
+    """Status of the index of one search scope."""
 
     num_messages: int
     """Searchable messages."""
@@ -169,7 +171,7 @@ class RecallStatus(Checked):
     num_pending: int
     """Messages without a vector yet."""
 
-    lexical_because: str | None
+    dense_unavailable_reason: str | None
     """Why semantic search is off (words only); None if it is on."""
 
     fingerprint: str | None
@@ -191,12 +193,12 @@ class RecallStatus(Checked):
     """The last unresolved error of the embedder, a stored vector or a file."""
 
 
-OnRecallProgress = Callable[[str, int, int], None]
+OnIndexProgress = Callable[[str, int, int], None]
 """Progress callback: (stage, done, total), in messages."""
 
 
-class Recall(Protocol):
-    """A search index over one archive. Thread-safe."""
+class SearchIndex(Protocol):
+    """A search index over one retrieval store. Thread-safe."""
 
     def search(self, query: Query) -> Sequence[Hit]:
         """
@@ -219,12 +221,14 @@ class Recall(Protocol):
         """Wait until all messages are embedded; return whether they are."""
         ...
 
-    def status(self, domain: Domain) -> RecallStatus:
-        """Return the current index status of *domain*."""
+    def status(self, search_scope: SearchScope) -> IndexStatus:
+        """Return the current index status of *search_scope*."""
         ...
 
-    def rebuild(self, domain: Domain, on_progress: OnRecallProgress | None = None) -> RecallStatus:
-        """Rebuild the index of *domain*, file included, and embed messages without a vector."""
+    def rebuild(
+        self, search_scope: SearchScope, on_progress: OnIndexProgress | None = None
+    ) -> IndexStatus:
+        """Rebuild the index of *search_scope* with its file; embed messages without a vector."""
         ...
 
     def close(self) -> None:
@@ -233,7 +237,7 @@ class Recall(Protocol):
 
 
 @runtime_checkable
-class ReportingRecall(Protocol):
+class ReportingSearchIndex(Protocol):
     """Optional interface: a search index that reports the health of its background work."""
 
     def health(self) -> IndexHealth:
@@ -244,6 +248,6 @@ class ReportingRecall(Protocol):
 class Retriever(Protocol):
     """Opens search indexes of earlier messages."""
 
-    def over(self, archive: Archive) -> Recall:
-        """Open a search index over *archive*."""
+    def open_index(self, retrieval_store: RetrievalStore) -> SearchIndex:
+        """Open a search index over *retrieval_store*."""
         ...
