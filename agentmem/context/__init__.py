@@ -6,11 +6,11 @@ from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
 from agentmem.context.draft import Block, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.context.fitting import MAX_LEFT
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.packing import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
 from agentmem.context.reuse import Before
+from agentmem.context.slide_window import MAX_LEFT
 from agentmem.context.turns import group_turns, is_answer, legal_fork, open_calls
 
 __all__ = [

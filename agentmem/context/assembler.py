@@ -13,7 +13,7 @@ from agentmem.config import Budget
 from agentmem.context.compaction import SummaryCompactor
 from agentmem.context.deleted import unneeded
 from agentmem.context.draft import Block, Draft, pinned_message
-from agentmem.context.fitting import Fitting, Room, Slide, fit_core
+from agentmem.context.fit_prompt import Room, fit_prompt
 from agentmem.context.layout import Accounting, lay_out
 from agentmem.context.packing import distinct
 from agentmem.context.pieces import show, shown_turns, split_turn
@@ -22,6 +22,7 @@ from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
 from agentmem.context.reuse import Before, find_reuse, pin_versions
 from agentmem.context.stand_ins import with_stand_ins
+from agentmem.context.step_inputs import Slide, StepInputs
 from agentmem.context.turns import replaced, untold
 from agentmem.protocols import Hit, TokenCounter, default_system
 from agentmem.types import (
@@ -137,10 +138,9 @@ class Assembler:
         view = replace(view, turns=with_stand_ins(view.turns))
         budget = self._budget_behind(view.pins)
         draft = self._start(view)
-        draft = fit_core(draft, self._renderer, budget)
         # Messages after the snapshot are for the next prompt.
         found = [h for h in view.hits if not h.is_local or h.stored.position <= view.head]
-        fitting = Fitting(
+        inputs = StepInputs(
             renderer=self._renderer,
             budget=budget,
             policy=self._policy,
@@ -148,7 +148,7 @@ class Assembler:
             found=tuple(self._lines(found)),
             most=view.max_hits,
         )
-        draft, room = fitting.fit(draft)
+        draft, room = fit_prompt(draft, inputs)
         return self._account(view, draft, room)
 
     def _lines(self, found: Sequence[Hit]) -> list[Hit]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentmem import Budget, Memory, Policy, ToolCall
 from agentmem.context import DiscardOldResults
-from agentmem.context.window import keep_from
+from agentmem.context.slide_window import keep_from
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
 from agentmem.types import DisplayForm, PrefixBreak, Tier
@@ -147,7 +147,7 @@ def test_a_question_over_the_window_is_clipped_again_once_in_a_while():
         prompts.append(agent.assemble())
 
     assert prompts[0].num_tokens == 400
-    kept = [next(s.kept for s in p.layout if s.form is DisplayForm.CLIPPED) for p in prompts]
+    kept = [next(s.kept_chars for s in p.layout if s.form is DisplayForm.CLIPPED) for p in prompts]
     assert len(set(kept)) <= 3
     assert slides(prompts) <= 1 + 40 * 12 / 90
     results = [m.text for m in prompts[1].messages if m.role == "tool"]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.context.window import keep_from
+from agentmem.context.slide_window import keep_from
 
 
 def test_the_window_is_filled_from_the_end():
