@@ -1,4 +1,4 @@
-"""The facade: what a user of the SDK holds in the hand."""
+"""The public facade of the SDK: memories, sessions, subtasks."""
 
 from agentmem.memory.aio import AsyncReplyStream
 from agentmem.memory.background import CompactionState, CompactionStatus

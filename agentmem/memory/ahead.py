@@ -1,10 +1,10 @@
 """
-Compaction ahead of time: what will leave the window is summed up before it has to.
+Background compaction: summarize the messages that will leave the window ahead of time.
 
-In two phases. The summary is written while nothing is held, however long that takes. Then the
-branch is looked at again, and if the same messages still stand at the beginning of its window they
-leave, and the summary takes their place: a compare-and-set on the log. Whatever was appended or
-assembled meanwhile stays; if another was faster, or a message was deleted, it is tried again.
+In two phases. The summary is written without locks, however long that takes. Then the branch is
+read again, and if the same messages are still at the start of its window, the summary replaces
+them: a compare-and-set on the log. Concurrent appends and assemblies are kept; after a conflict, or
+the deletion of a message, it is retried.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,23 +20,23 @@ from agentmem.protocols import Passage, Summarizer
 from agentmem.types import BranchId, PrefixBreak, Prompt, Scope, Span, Tier, repair_text
 
 _MAX_WRITES = 40
-"""How often a summary that is written is tried to be stored."""
+"""Maximum attempts to store a written summary."""
 
 
 class SummaryError(AgentMemError):
-    """A summarizer gave nothing that can stand for what it was asked to sum up."""
+    """A summarizer returned no valid summary."""
 
 
 CompactionKey = tuple[Scope, BranchId, Budget]
 
 
 def compaction_key(runtime: Runtime, branch_id: BranchId, budget: Budget) -> CompactionKey:
-    """Name the window of a branch under a budget."""
+    """Return the key of a branch's window under a budget."""
     return (runtime.scope, branch_id, budget)
 
 
 def look_ahead(runtime: Runtime, branch_id: BranchId, budget: Budget, prompt: Prompt) -> None:
-    """Have the branch of *prompt* compacted soon if its window is nearly full; return at once."""
+    """Schedule a background compaction if the window of *prompt* is nearly full."""
     policy = runtime.policy
     if policy.compact_ahead is None or policy.summarizer is None:
         return
@@ -51,10 +51,10 @@ def look_ahead(runtime: Runtime, branch_id: BranchId, budget: Budget, prompt: Pr
 
 def is_nearly_full(prompt: Prompt, budget: Budget, mark: float) -> bool:
     """
-    Return whether the window takes at least the share *mark* of its room.
+    Return whether the window fills at least the share *mark* of its room.
 
-    Its room is what pins, summaries and recalled messages leave of the prompt. The mark is at
-    least halfway from low water to full, or each prompt would be followed by a compaction.
+    Its room is the prompt without pins, summaries and recalled messages. The mark is at least
+    halfway from low water to full, or a compaction would follow each prompt.
     """
     window = sum(prompt.tokens_by_tier.get(tier, 0) for tier in (Tier.RECENT, Tier.CURRENT))
     room = budget.prompt - (prompt.num_tokens - window)
@@ -65,15 +65,15 @@ def compact_ahead(
     runtime: Runtime, branch_id: BranchId, budget: Budget, is_cancelled: IsCancelled
 ) -> None:
     """
-    Sum up what a slide to low water would let go, and let it go.
+    Summarize and drop the messages that a slide to low water would drop.
 
-    Nothing is done where the branch was compacted since, or is gone. Unlike in a reply there is no
-    hurry, so no other summary stands in for one that failed.
+    It does nothing where the branch was compacted meanwhile, or deleted. Unlike in a reply there is
+    no deadline, so a failed summary has no fallback.
 
     Raises:
-        SummaryError: the summarizer raised, said nothing or too much; nothing was stored.
-        ConflictError: others were faster each time.
-        ContextOverflowError: pins and current turn alone are over the budget.
+        SummaryError: the summarizer raised, or its text was blank or too long; nothing was stored.
+        ConflictError: all attempts lost to concurrent writers.
+        ContextOverflowError: pins and current turn alone exceed the budget.
     """
     assert runtime.policy.summarizer is not None, "only what sums up is asked to"
     strict = _Strict(runtime.policy.summarizer, is_cancelled)
@@ -107,13 +107,13 @@ def compact_ahead(
 
 
 def _last_hidden(layout: Sequence[Span]) -> int:
-    """Find the last position that has left the window; 0 if none has."""
+    """Return the last position that has left the window; 0 if none has."""
     hidden = (span.last for span in layout if span.tier in (None, Tier.SUMMARY))
     return max(hidden, default=0)
 
 
 class _Strict:
-    """Asks a summarizer once for the same passages, and takes nothing else for its answer."""
+    """A cache of a summarizer's texts by passages, which raises instead of falling back."""
 
     def __init__(self, summarizer: Summarizer, is_cancelled: IsCancelled) -> None:
         self._summarizer = summarizer
@@ -125,7 +125,7 @@ class _Strict:
     def summarize(
         self, passages: Sequence[Passage], *, max_tokens: int, count: Callable[[str], int]
     ) -> str:
-        """Return what the summarizer says, the same as before for the same passages."""
+        """Return the summarizer's text, cached by passages."""
         key = (tuple(passages), max_tokens)
         if key not in self._said:
             try:
@@ -138,10 +138,10 @@ class _Strict:
 
     def check(self) -> None:
         """
-        Raise what went wrong, which the caller of a summarizer passes over.
+        Raise the summarizer's error, which the compactor ignores.
 
         Raises:
-            SummaryError: something did.
+            SummaryError: there was one.
         """
         if self._error is not None:
             raise self._error

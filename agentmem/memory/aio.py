@@ -1,11 +1,11 @@
 """
-The coroutine forms: the synchronous code, in a thread. There is no second copy of it.
+Coroutine forms: the synchronous code, run in threads.
 
-Waiting for a token of a local model holds no thread; its chunks are awaited.
+Waiting for a token of a local model takes no thread; its chunks are awaited.
 
-A call that writes is one transaction, so a cancelled ``await`` finds it done or not begun; a thread
-that has begun cannot be stopped, so mostly it is done: give it a client key and repeat it. A reply
-that is cancelled ends its generation and gives its KV blocks back before the cancellation goes on.
+A write is one atomic transaction, so after a cancelled ``await`` it is committed or not started; a
+running thread cannot be stopped, so mostly it is committed: retry with a client key. A cancelled
+reply ends its generation and releases its KV blocks before the cancellation propagates.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ S = TypeVar("S")
 C = TypeVar("C", bound=Callable[..., Any])
 
 _MAX_THREADS = 256
-"""Threads that wait for databases and models of other makers; one is made when none is free."""
+"""Maximum threads for databases and remote models; created on demand."""
 
 
 @cache
 def _threads(_process: int) -> ThreadPoolExecutor:
     """
-    Return the threads of this process, which a fork of it does not have.
+    Return the thread pool of this process; a fork creates a new one.
 
-    They are not the event loop's own: its few threads would keep each other waiting, and
-    everything else that the program runs in them.
+    It is not the event loop's default executor, whose few threads would block each other and the
+    rest of the program.
     """
     return ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="agentmem")
 
@@ -43,7 +43,7 @@ def _threads(_process: int) -> ThreadPoolExecutor:
 def in_thread(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the coroutine form of *method*, with the same arguments, result and errors."""
+    """Return the coroutine form of *method*: same arguments, result and errors."""
 
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await finished(method, self, *args, **kwargs)
@@ -64,9 +64,9 @@ def in_own_thread(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """
-    Return the coroutine form of a *method* that stores nothing, in a thread that it has alone.
+    Return the coroutine form of a read-only *method*, in a dedicated thread.
 
-    It is for what must not wait until another call is done; a cancelled ``await`` leaves it.
+    For calls that must not queue behind others; a cancelled ``await`` abandons it.
     """
 
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,7 +84,7 @@ async def finished(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     """
     Run *work* in a thread; when cancelled, wait for it first.
 
-    A thread cannot be stopped, and the code that runs next must not find it still writing.
+    A thread cannot be stopped, and the following code must not run while it writes.
     """
     call = partial(contextvars.copy_context().run, partial(work, *args, **kwargs))
     running = asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), call)
@@ -97,9 +97,9 @@ async def finished(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 async def _settled(running: "asyncio.Future[Any]") -> None:
     """
-    Wait for *running*, however often the task is cancelled meanwhile.
+    Wait for *running*, through repeated cancellations of the task.
 
-    A cancel scope of anyio, which web frameworks end requests with, cancels at each await.
+    A cancel scope of anyio, which web frameworks use, cancels at each await.
     """
     while not running.done():
         try:
@@ -107,11 +107,11 @@ async def _settled(running: "asyncio.Future[Any]") -> None:
         except asyncio.CancelledError:
             continue
     if not running.cancelled():
-        running.exception()  # it was seen
+        running.exception()  # mark as retrieved
 
 
 class AsyncReplyStream:
-    """A `ReplyStream` for ``async for``; use it as an ``async with`` block to leave early."""
+    """An async `ReplyStream`; an ``async with`` block closes it early."""
 
     def __init__(self, stream: ReplyStream) -> None:
         self._stream = stream
@@ -121,7 +121,7 @@ class AsyncReplyStream:
 
     @property
     def prompt(self) -> Prompt:
-        """The prompt that is being answered."""
+        """The prompt of the reply."""
         return self._stream.prompt
 
     @property
@@ -130,7 +130,7 @@ class AsyncReplyStream:
         The finished answer.
 
         Raises:
-            ConfigError: the stream was not read to its end.
+            ConfigError: the stream is not exhausted.
         """
         return self._stream.reply
 
@@ -142,7 +142,7 @@ class AsyncReplyStream:
         is_native = hasattr(stream.chunks, "__anext__")
         try:
             while not stream.is_over:
-                # StopIteration cannot be raised into a future, so the end is a value here.
+                # StopIteration cannot be set on a future, so the end is a value here.
                 text = await (self._next() if is_native else finished(next, stream, None))
                 if text:
                     return text
@@ -152,7 +152,7 @@ class AsyncReplyStream:
         raise StopAsyncIteration
 
     async def _next(self) -> str:
-        """Wait for a chunk without a thread; only the store, at the end, needs one."""
+        """Wait for a chunk without a thread; only storing, at the end, needs one."""
         stream = self._stream
         try:
             chunk = await anext(cast("AsyncIterator[Chunk]", stream.chunks), None)
@@ -167,7 +167,7 @@ class AsyncReplyStream:
         return await finished(stream.take, chunk)
 
     async def finish(self) -> Reply:
-        """Read to the end and give the reply."""
+        """Read to the end and return the reply."""
         async for _ in self:
             pass
         return self.reply
@@ -177,19 +177,19 @@ class AsyncReplyStream:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is GeneratorExit:
-            # Its coroutine was dropped, as with a loop that is closed: it cannot wait any more.
+            # Its coroutine was dropped, such as with a closed loop: it cannot await any more.
             self._stream.close()
         else:
             await self.aclose()
 
     def close(self) -> None:
         """
-        Do what `aclose` does, from any thread, such as that of a stop button.
+        Close from any thread, such as that of a stop button.
 
-        It waits until the answer so far is stored: in a coroutine use `aclose`.
+        It blocks until the answer so far is stored: in a coroutine use `aclose`.
         """
         self._stream.close()
 
     async def aclose(self) -> None:
-        """Cancel what is still running; safe to call twice."""
+        """Cancel a running generation. Idempotent."""
         await finished(self._stream.close)

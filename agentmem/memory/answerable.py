@@ -1,4 +1,4 @@
-"""What an answer would answer, and whether that has been answered already."""
+"""The message that an answer would answer, and its existing answer."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -26,11 +26,11 @@ _PAGE = 16
 
 def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
     """
-    Close the calls that are open, and see that the branch ends in something to answer.
+    Close open calls with synthetic results, and check that the branch ends with an open message.
 
     Raises:
-        TranscriptError: it ends in an answer.
-        InvalidInputError: nothing has been said on it yet.
+        TranscriptError: it ends with an answer.
+        InvalidInputError: it has no messages yet.
         ConflictError: a call is open on a branch that has ended.
     """
     if runtime.store.messages.close_calls(runtime.scope, branch_id):
@@ -55,7 +55,7 @@ def make_answerable(runtime: Runtime, branch_id: BranchId) -> None:
 
 
 def _backwards(runtime: Runtime, branch_id: BranchId) -> Iterator[StoredMessage]:
-    """Yield what the branch ends in, newest first, without what it does not inherit."""
+    """Yield the last messages of the branch, newest first, without uninherited ones."""
     branch = runtime.store.sessions.branch(runtime.scope, branch_id)
     floor = 0 if branch.inherit is Inherit.ALL else branch.forked_at
     last = branch.head
@@ -69,10 +69,10 @@ def find_answer(
     runtime: Runtime, branch_id: BranchId, asked: StoredMessage
 ) -> StoredMessage | None:
     """
-    Return the answer to the user's message *asked*; None while it is still to be given.
+    Return the answer to the user's message *asked*; None if it has none yet.
 
     Raises:
-        ConflictError: the talk has gone on without one.
+        ConflictError: the conversation continued without one.
     """
     answer: StoredMessage | None = None
     for stored in _forwards(runtime, branch_id, asked.position + 1):
@@ -92,7 +92,7 @@ def find_answer(
 def give_again(
     runtime: Runtime, branch_id: BranchId, budget: Budget, answer: StoredMessage
 ) -> tuple[Prompt, ChunkStream]:
-    """Return the prompt that *answer* was given to, as far as it is known, and its one chunk."""
+    """Return the prompt of *answer*, where known, and the answer as one chunk."""
     view, previous = load_view(runtime, branch_id, budget, answer.position - 1)
     prompt = Assembler(runtime.need_counter(), budget, runtime.policy).assemble(view)
     if previous is not None and is_same(prompt, previous):

@@ -1,4 +1,4 @@
-"""What a caller may write loosely, read strictly."""
+"""Validation and conversion of arguments."""
 
 import os
 import sys
@@ -24,10 +24,10 @@ def check_makers(
     model: LanguageModel | None, counter: TokenCounter | None, policy: Policy | None
 ) -> None:
     """
-    Check what a memory is to make prompts and answers with.
+    Validate the parts of a memory: model, counter, budget, policy.
 
     Raises:
-        ConfigError: one of them is something else, such as a name or a class.
+        ConfigError: one has a wrong type, such as a name or a class.
     """
     checked_value("model", model, LanguageModel | None, ConfigError)
     checked_value("counter", counter, TokenCounter | None, ConfigError)
@@ -38,10 +38,10 @@ def check_makers(
 
 def check_database(database: DatabaseConfig | None, *, read_only: bool) -> None:
     """
-    Check how a database is to be opened.
+    Validate the options of opening a database.
 
     Raises:
-        ConfigError: one of them is something else.
+        ConfigError: one has a wrong type.
     """
     checked_value("database", database, DatabaseConfig | None, ConfigError)
     checked_value("read_only", read_only, bool, ConfigError)
@@ -49,10 +49,10 @@ def check_database(database: DatabaseConfig | None, *, read_only: bool) -> None:
 
 def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget:
     """
-    Return *budget*, or the default one, if the model's window has room for it.
+    Return *budget*, or the default one, if it fits the model's window.
 
     Raises:
-        ConfigError: it is not a `Budget`, or its context is larger than the model's window.
+        ConfigError: it is not a `Budget`, or its context exceeds the model's window.
     """
     checked_value("budget", budget, Budget | None, ConfigError)
     window = model.context_window if model is not None else None
@@ -71,10 +71,10 @@ def checked_budget(budget: Budget | None, model: LanguageModel | None) -> Budget
 
 def bounded_sampling(sampling: Sampling | None, budget: Budget) -> Sampling:
     """
-    Bound the answer by the reply reserve, which the prompt has left free for it.
+    Limit the answer to the reply reserve of the budget.
 
     Raises:
-        ConfigError: it is not a `Sampling`, or more tokens are asked for than are kept free.
+        ConfigError: it is not a `Sampling`, or `max_tokens` exceeds the reserve.
     """
     sampling = checked_value("sampling", sampling, Sampling | None, ConfigError)
     if sampling is None:
@@ -89,10 +89,10 @@ def bounded_sampling(sampling: Sampling | None, budget: Budget) -> Sampling:
 
 def moment_before(age: timedelta) -> datetime:
     """
-    Return the moment that lies *age* before now.
+    Return the time *age* before now.
 
     Raises:
-        InvalidInputError: it is not an age: negative, or longer ago than any date.
+        InvalidInputError: it is negative, or before the earliest datetime.
     """
     if not isinstance(age, timedelta) or age < timedelta(0):
         raise InvalidInputError(f"an age is a timedelta of at least 0, got {age!r:.80}")
@@ -104,7 +104,7 @@ def moment_before(age: timedelta) -> datetime:
 
 def check_turn(priority: int, timeout_s: float | None) -> None:
     """
-    Check how a request is to wait for its turn.
+    Validate the scheduling options of a request.
 
     Raises:
         InvalidInputError: *priority* is not an integer, or *timeout_s* not greater than 0.
@@ -122,10 +122,10 @@ def check_turn(priority: int, timeout_s: float | None) -> None:
 
 def seconds(timeout_s: float) -> float:
     """
-    Return *timeout_s* as a time that a thread can wait.
+    Return *timeout_s* as a timeout for threads.
 
     Raises:
-        InvalidInputError: it is not a number of seconds.
+        InvalidInputError: it is not a number.
     """
     is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not is_number or isnan(timeout_s):
@@ -135,10 +135,10 @@ def seconds(timeout_s: float) -> float:
 
 def path_of(path: str | Path) -> Path:
     """
-    Return *path* as one that a file can have.
+    Return *path* as a `Path`.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: it is not a valid path.
     """
     try:
         held = Path(path)
@@ -152,10 +152,10 @@ def path_of(path: str | Path) -> Path:
 
 def role_of(role: Role | str) -> Role:
     """
-    Read the name of a role.
+    Parse the name of a role.
 
     Raises:
-        InvalidInputError: there is no such role.
+        InvalidInputError: the role does not exist.
     """
     try:
         return Role(role)
@@ -166,10 +166,10 @@ def role_of(role: Role | str) -> Role:
 
 def pin_scope_of(scope: PinScope | str) -> PinScope:
     """
-    Read the name of a pin scope.
+    Parse the name of a pin scope.
 
     Raises:
-        InvalidInputError: there is no such scope.
+        InvalidInputError: the scope does not exist.
     """
     try:
         return PinScope(scope)
@@ -180,10 +180,10 @@ def pin_scope_of(scope: PinScope | str) -> PinScope:
 
 def parts_of(content: str | Sequence[Part] | None) -> tuple[Part, ...]:
     """
-    Read what a message says: a text, or parts; None, as clients write it beside calls, is nothing.
+    Convert content to parts: a text, parts, or None, as some clients write with calls.
 
     Raises:
-        InvalidInputError: it is neither.
+        InvalidInputError: it is none of these.
     """
     if content is None:
         return ()
@@ -201,7 +201,7 @@ def parts_of(content: str | Sequence[Part] | None) -> tuple[Part, ...]:
 
 
 def thought_and_answer(thought: str, answer: str) -> tuple[Part, ...]:
-    """Return what a model said as parts; none for what is blank."""
+    """Return a model's text as parts; empty for a blank one."""
     parts: list[Part] = []
     if thought.strip():
         parts.append(ReasoningPart(text=thought))
@@ -214,7 +214,7 @@ def parts_said(
     role: Role | str, content: str | Sequence[Part] | None, counter: TokenCounter | None
 ) -> tuple[Part, ...]:
     """
-    Read what a message says, with the thoughts in the texts of an assistant as parts of their own.
+    Convert content to parts, with the reasoning in an assistant's texts as separate parts.
 
     Raises:
         InvalidInputError: as `parts_of` does.
@@ -229,16 +229,16 @@ def parts_said(
             apart += (part,) if answer == part.text else thought_and_answer(thought, answer)
         else:
             apart.append(part)
-    # Marks with nothing between them and nothing behind: it is not for us to make a text empty.
+    # Only empty reasoning tags: the text is kept, since removing them would make it empty.
     return tuple(apart) or parts
 
 
 def calls_of(tool_calls: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
     """
-    Read the calls of a message; None, as some clients write it, is not a call.
+    Validate the tool calls of a message; None, as some clients write, means none.
 
     Raises:
-        InvalidInputError: it is not a sequence, or something in it is not a ToolCall.
+        InvalidInputError: it is not a sequence, or an item is not a ToolCall.
     """
     if tool_calls is None:
         return ()
@@ -252,10 +252,10 @@ def calls_of(tool_calls: Sequence[ToolCall] | None) -> tuple[ToolCall, ...]:
 
 def checked_retriever(retriever: Retriever | None) -> Retriever | None:
     """
-    Return *retriever* if it is one.
+    Validate *retriever*.
 
     Raises:
-        ConfigError: it is something else, such as the name of a model or a class.
+        ConfigError: it has a wrong type, such as the name of a model or a class.
     """
     is_one = not isinstance(retriever, type) and callable(getattr(retriever, "open_index", None))
     if retriever is not None and not is_one:
@@ -267,10 +267,10 @@ def checked_retriever(retriever: Retriever | None) -> Retriever | None:
 
 def said(view: BranchView) -> BranchView:
     """
-    Return *view* if there is more to show of it than pins.
+    Return *view* if it has messages to show besides pins.
 
     Raises:
-        InvalidInputError: there is not.
+        InvalidInputError: it has none.
     """
     if not view.says_anything:
         raise InvalidInputError(

@@ -1,8 +1,8 @@
 """
-Work ahead of time: one thread that lives while there is something to do.
+Background jobs: one thread, which ends when it is idle.
 
-It knows nothing of what it does. Each job has a key; a key that waits already does not wait twice,
-and one that has failed too often is not taken up again until it is settled.
+Each job has a key; a queued key is not queued twice, and one that has failed too often is not run
+until it is reset.
 """
 
 import logging
@@ -19,10 +19,10 @@ from agentmem.types import CompactionHealth
 from agentmem.types.fields import Checked
 
 MAX_FAILURES: Final = 3
-"""How often a job may fail before it is left alone."""
+"""Maximum failures of a job before it is no longer run."""
 
 _MAX_REMEMBERED: Final = 1024
-"""Failed jobs of which the reason is known; the oldest are forgotten first."""
+"""Maximum failed jobs whose reason is kept; the oldest are evicted first."""
 
 _MAX_REASON: Final = 500
 _PATIENCE_S: Final = 5.0
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class CompactionStatus(StrEnum):
-    """What the background does for a branch."""
+    """State of background compaction of a branch."""
 
     IDLE = "idle"
     WAITING = "waiting"
@@ -42,14 +42,15 @@ class CompactionStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionState(Checked):
     """
-    What the background does for a branch under a budget, and why the last try failed.
+    Background compaction of a branch under a budget, and the error of the last attempt.
 
-    A branch whose compaction failed is compacted when its window is full, as without a background.
+    After a failure the branch is compacted when its window is full, as without background
+    compaction.
     """
 
     status: CompactionStatus = CompactionStatus.IDLE
     failures: int = 0
-    """Tries that failed one after another; after three there are no more until it is compacted."""
+    """Consecutive failed attempts; after three there are none until it is compacted."""
 
     reason: str = ""
 
@@ -60,9 +61,9 @@ Job = Callable[[IsCancelled], None]
 
 class Background:
     """
-    Does one job after another in a thread of its own.
+    Runs jobs one by one in a separate thread.
 
-    The thread ends when there is nothing left to do, and never keeps a program from ending.
+    The thread ends when it is idle, and does not block the exit of the program.
     """
 
     def __init__(self) -> None:
@@ -72,14 +73,14 @@ class Background:
         renew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Drop what waits and runs; in a fork that is its parent's, and so is the thread."""
+        """Drop all jobs and the thread, which in a fork are the parent's."""
         self._changed = threading.Condition()
         self._waiting: OrderedDict[Hashable, Job] = OrderedDict()
         self._running: Hashable | None = None
         self._thread: threading.Thread | None = None
 
     def ask(self, key: Hashable, job: Job) -> None:
-        """Do *job* soon, unless one of that *key* waits, runs, or has failed too often."""
+        """Queue *job*, unless one of that *key* is queued, runs, or has failed too often."""
         with self._changed:
             is_busy = key in self._waiting or key == self._running
             if self._is_closed or is_busy or self._failures(key) >= MAX_FAILURES:
@@ -90,7 +91,7 @@ class Background:
                 self._thread.start()
 
     def settle(self, key: Hashable) -> None:
-        """Forget that jobs of *key* have failed: what they were for has been done."""
+        """Reset the failures of *key*, whose work is done."""
         with self._changed:
             self._failed.pop(key, None)
 
@@ -106,7 +107,7 @@ class Background:
             return CompactionState(status=status, failures=failed.failures, reason=failed.reason)
 
     def health(self) -> CompactionHealth:
-        """Return how the work goes, over all keys."""
+        """Return the health of the jobs, over all keys."""
         with self._changed:
             last = next(reversed(self._failed.values()), CompactionState())
             return CompactionHealth(
@@ -117,15 +118,15 @@ class Background:
             )
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until there is nothing left to do; tell whether there is not."""
+        """Wait until it is idle; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: self._thread is None, timeout_s)
 
     def close(self) -> None:
         """
-        Take up nothing more, and wait some seconds for what runs.
+        Start no more jobs, and wait some seconds for the running one.
 
-        A job that takes longer is left to itself: it is cancelled, and writes nothing any more.
+        A job that takes longer is cancelled and abandoned: it writes nothing any more.
         """
         with self._changed:
             self._is_closed = True

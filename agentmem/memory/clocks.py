@@ -1,4 +1,4 @@
-"""The clock of a session: the time zone of its user, and the day that its template prints."""
+"""The clock of a session: the user's time zone, and the date in its template."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ from agentmem.types.moments import in_zone
 
 def zone_of(name: str | None) -> tzinfo:
     """
-    Return the time zone of that name; UTC for None.
+    Return the time zone *name*; UTC for None.
 
     Raises:
-        ConfigError: there is none, or this machine has no time zones at all.
+        ConfigError: it does not exist, or this machine has no time zone data.
     """
     if name is None:
         return UTC
@@ -39,10 +39,10 @@ def zone_of(name: str | None) -> tzinfo:
 
 def check_clock(timezone: str | None, day: date | None) -> None:
     """
-    Check what a session's clock is to be.
+    Validate the clock of a session.
 
     Raises:
-        ConfigError: there is no such time zone, or *day* is not a day, or a moment.
+        ConfigError: the time zone does not exist, or *day* is not a date, or is a datetime.
     """
     zone_of(timezone)
     if day is not None and (not isinstance(day, date) or isinstance(day, datetime)):
@@ -51,10 +51,10 @@ def check_clock(timezone: str | None, day: date | None) -> None:
 
 def moment_in(zone: tzinfo | None, moment: datetime | None) -> datetime | None:
     """
-    Return *moment* with a time zone: its own, else *zone*, that of the user.
+    Return *moment* with its time zone, or else *zone*, the user's.
 
     Raises:
-        InvalidInputError: it is not a moment.
+        InvalidInputError: it is not a datetime.
     """
     if moment is None:
         return None
@@ -66,7 +66,7 @@ def moment_in(zone: tzinfo | None, moment: datetime | None) -> datetime | None:
 
 
 def seen_from(zone: tzinfo, view: BranchView) -> BranchView:
-    """Return *view* with the times of its messages in *zone*: what shows a time shows that."""
+    """Return *view* with the times of its messages in *zone*, for display."""
     if zone is UTC:
         return view
     turns = (Turn(messages=tuple(_in(zone, turn.messages))) for turn in view.turns)

@@ -1,4 +1,4 @@
-"""What a session and a subtask have in common: one branch to write to and to answer on."""
+"""Common base of sessions and subtasks: a branch with replies."""
 
 import hashlib
 from functools import partial
@@ -23,8 +23,8 @@ class Conversation(Writing):
     Args:
         runtime: what all conversations of a user share.
         branch_id: the branch.
-        depth: how many subtasks it is inside of. The deeper, the sooner what is cached of it
-            is evicted: never what a parent needs before what its subtask has tried.
+        depth: nesting level of subtasks. Deeper ones are evicted from the cache first, so that a
+            parent's blocks outlive those of its subtasks.
     """
 
     def __init__(self, runtime: Runtime, branch_id: BranchId, *, depth: int = 0) -> None:
@@ -44,26 +44,27 @@ class Conversation(Writing):
         """
         Append *text* as the user and stream the answer; without *text*, answer the last message.
 
-        The message is stored before the prompt is assembled, and stays stored whatever comes then:
-        after an error `stream` without *text* answers it. An answer that was broken off is kept,
-        and another one takes its place in prompts. Calls that wait for a result are closed first.
+        The message is stored before the prompt is assembled, and stays stored after any error:
+        `stream` without *text* then answers it. An interrupted answer is stored, and replaced by
+        the next one in prompts. Open calls are closed with synthetic results first.
 
-        With a *client_key* a retry is safe: the same key and text again give the answer that is
-        stored, without the model, or answer where there is none yet.
+        A *client_key* makes retries idempotent: the same key and text return the stored answer
+        without calling the model, or answer if there is none yet.
 
-        Of the requests that wait for the model those with a higher *priority* begin first. An
-        answer that has no token *timeout_s* seconds after the model was given the prompt is an
-        error; one that has some ends with them, is stored, and has `FinishReason.ABORT`.
+        Waiting requests start in order of *priority*, highest first. An answer without a token
+        *timeout_s* seconds after the request is an error; one with tokens ends with those, is
+        stored, and has `FinishReason.ABORT`.
 
         Raises:
-            InvalidInputError: a wrong argument, or nothing has been said yet; nothing was stored.
-            TranscriptError: there is no *text*, and the last message has its answer.
-            ConflictError: *client_key* was used for another text, or the talk has gone on since.
-            ContextOverflowError: pins and current turn alone are over the budget.
-            ConfigError: there is no model, or it cannot give what is asked.
+            InvalidInputError: an invalid argument, or there are no messages yet; nothing was
+                stored.
+            TranscriptError: without *text*, if the last message is answered.
+            ConflictError: *client_key* was used for another text, or the conversation continued.
+            ContextOverflowError: pins and current turn alone exceed the budget.
+            ConfigError: there is no model, or it does not support an option.
             AdmissionError: prompt and answer can never fit the model or its memory.
-            QueueFullError: too many requests wait for the model already.
-            DeadlineError: there was no token in *timeout_s*; raised by the iterator.
+            QueueFullError: the queue of waiting requests is full.
+            DeadlineError: timeout before the first token; raised by the iterator.
             StoreError: the memory is closed.
         """
         model = self._runtime.need_model()
@@ -84,9 +85,9 @@ class Conversation(Writing):
         **options: Unpack[ReplyOptions],
     ) -> Reply:
         """
-        Append *text* as the user, wait for the whole answer and store it; arguments as in `stream`.
+        Append *text* as the user, wait for the answer and store it; arguments as for `stream`.
 
-        An answer that *timeout_s* cut short has `FinishReason.ABORT`.
+        An answer cut off by *timeout_s* has `FinishReason.ABORT`.
 
         Raises:
             InvalidInputError, TranscriptError, ConflictError: as `stream` does.
@@ -105,7 +106,7 @@ class Conversation(Writing):
         client_key: str | None = None,
         **options: Unpack[ReplyOptions],
     ) -> AsyncReplyStream:
-        """Do what `stream` does, for ``async for``; arguments and errors are the same."""
+        """Async form of `stream`, for ``async for``; arguments and errors are the same."""
         stream = await finished(self.stream, text, client_key=client_key, **options)
         return AsyncReplyStream(stream)
 
@@ -117,10 +118,10 @@ class Conversation(Writing):
         **options: Unpack[ReplyOptions],
     ) -> Reply:
         """
-        Do what `reply` does, without blocking the event loop; the errors are the same.
+        Async form of `reply`; the errors are the same.
 
-        Cancelling ends the generation with the piece that is on its way, which for a reply that
-        waits in the queue is the first; the answer so far is stored.
+        Cancellation ends the generation at the next chunk, for a queued reply the first one; the
+        answer so far is stored.
         """
         async with await self.astream(text, client_key=client_key, **options) as stream:
             return await stream.finish()
@@ -133,7 +134,7 @@ class Conversation(Writing):
         return self._runtime.replies.add(stream)
 
     def _request(self, prompt: Prompt, asks: CheckedOptions) -> GenerationRequest:
-        """Return what the model is asked, and keep account of it."""
+        """Return the request to the model, and record it."""
         self._first_prompt = self._first_prompt or prompt
         self._keep_served(prompt.token_ids)
         return GenerationRequest(
@@ -151,7 +152,7 @@ class Conversation(Writing):
     def _say(
         self, text: str | None, client_key: str | None
     ) -> tuple[StoredMessage | None, StoredMessage | None]:
-        """Store what is to be answered, None for what stands last, and find its answer."""
+        """Store the message to answer (None: the last one), and find its answer."""
         if text is not None:
             asked = self.append(Role.USER, text, client_key=client_key)
             return asked, self._answer_to(asked, client_key)
@@ -169,7 +170,7 @@ class Conversation(Writing):
     def _answer_to(
         self, asked: StoredMessage | None, client_key: str | None
     ) -> StoredMessage | None:
-        """Return the answer that a call with this key has stored before, if one has."""
+        """Return the answer that an earlier call with this key has stored, if any."""
         if asked is None or client_key is None:
             return None
         answer = find_answer(self._runtime, self._branch_id, asked)
@@ -186,12 +187,12 @@ class Conversation(Writing):
         asked: StoredMessage | None,
         client_key: str | None,
     ) -> StoredMessage:
-        """Store an answer on the branch that was asked, whatever line the session is on by now."""
+        """Store an answer on its branch, even if the session has switched to another line."""
         if message.generated is not None:
             self._keep_served(self._served[-1] + message.generated.token_ids)
         if client_key is None or origin is Origin.PARTIAL:
             return self._add(branch_id, message, origin)
-        # Of two that answer the same at once the first is stored; both give it.
+        # Of two concurrent answers to one message the first is stored, and returned by both.
         key = f"answer to {hashlib.sha256(client_key.encode()).hexdigest()}"
         try:
             return self._add(branch_id, message, origin, client_key=key)

@@ -1,4 +1,4 @@
-"""What can be deleted of a branch for good; compaction and truncation never do."""
+"""Permanent deletion from a branch; compaction and truncation never delete."""
 
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import pin_scope_of
@@ -7,33 +7,32 @@ from agentmem.types import PinScope
 
 
 class Erasing(History):
-    """A branch of which single messages and pins can be deleted, whatever its state."""
+    """A branch whose messages and pins can be deleted, in any state."""
 
     def delete_message(self, position: int) -> None:
         """
-        Delete what a message says, for good; its place and role stay.
+        Permanently delete the content of a message; its position and role are kept.
 
-        So do the ids and names of its calls, or the transcript would not be legal. A pin that the
-        policy made of it loses that text in all versions, summaries that cover it lose theirs; its
-        vectors, and cached keys and values of this user, are dropped. What an answer repeats of it
-        is another message. In a subtask it is deleted where it stands: an inherited one in the
-        parent.
+        The ids and names of its calls are kept too, so that the transcript is valid. Deleted with
+        it are the text of its automatic pin in all versions, the texts of summaries that cover it,
+        its vectors, and the user's cached keys and values. Quotations in answers are other
+        messages. In a subtask an inherited message is deleted in the parent.
 
         Raises:
-            SessionNotFoundError: there is no message at that position.
+            SessionNotFoundError: no message has that position.
         """
         gone = self._store.deletion.message(self._scope, self._branch_id, position)
         self._runtime.forget_cached(gone.messages)
 
     def delete_pin(self, key: str, *, scope: PinScope | str | None = None) -> None:
         """
-        Delete a pin with the texts of all its versions, for good.
+        Permanently delete a pin with the texts of all its versions.
 
-        Without a *scope* it is that of the session and of its own line, or the user's if there is
-        no other; in a subtask its own. `unpin` only takes it out of the prompts that follow.
+        Without a *scope* it is that of the session and of its line, or the user's if there is no
+        other; in a subtask the subtask's. `unpin` only removes it from later prompts.
 
         Raises:
-            PinNotFoundError: it was never set there.
+            PinNotFoundError: it was never set in that scope.
         """
         pin_scope = None if scope is None else pin_scope_of(scope)
         self._store.deletion.pin(self._scope, self._branch_id, key, pin_scope=pin_scope)

@@ -42,10 +42,9 @@ from agentmem.types.short_repr import short_repr
 
 class Memory:
     """
-    Everything said, and the prompts made of it.
+    A store of conversations, and the prompts assembled from it.
 
-    A memory is safe to share between threads; it holds no state of a session, so any number of
-    processes may open the same database.
+    Thread-safe; it holds no session state, so any number of processes may open the same database.
     """
 
     def __init__(  # noqa: PLR0913 - the facade is where everything meets
@@ -99,24 +98,24 @@ class Memory:
         read_only: bool = False,
     ) -> "Memory":
         """
-        Open the database at *url*; an empty one is given its tables.
+        Open the database at *url*, and create the tables in an empty one.
 
         Args:
             url: ``sqlite:///file.db``, ``sqlite://`` (memory), ``postgresql://user@host/name``.
-            model: answers, and counts with its own chat template.
-            counter: counts for a model of your own.
-            retriever: finds earlier messages: `agentmem.retrieval.HybridRetriever`.
-            budget: of every prompt that names no other; by default 4,096 tokens or the window.
-            policy: what is dropped first, and what writes summaries.
+            model: answers, and counts with its chat template.
+            counter: counts tokens for a custom model.
+            retriever: searches earlier messages: `agentmem.retrieval.HybridRetriever`.
+            budget: the default budget; 4,096 tokens or the model's window, if that is less.
+            policy: discarding, automatic pins, and summaries.
             namespace: separates applications or tenants in one database.
-            timezone: IANA name of the users' time zone, for sessions that are created from now on.
-            date: what templates print as the date, likewise.
-            database: sizes of the connection pool, and time-outs.
-            read_only: whether nothing is written, in the database or beside it: no prompts either.
+            timezone: IANA name of the users' time zone, for sessions created from now on.
+            date: the date in chat templates, likewise.
+            database: sizes of the connection pool, and timeouts.
+            read_only: whether nothing is written, to the database or to files, prompts included.
 
         Raises:
-            DatabaseUrlError, SchemaVersionError: there is none, or none of this package's version.
-            ConfigError: *budget* is over the model's window; no such *timezone*; a wrong type.
+            DatabaseUrlError, SchemaVersionError: no usable database, or another schema version.
+            ConfigError: *budget* exceeds the model's window; unknown *timezone*; a wrong type.
         """
         check_makers(model, counter, policy)
         check_clock(timezone, date)
@@ -145,14 +144,14 @@ class Memory:
         """
         Get or create the session *key* of *user*.
 
-        A session keeps the time zone and the date that it was created with, so that its prompts
-        stay the same: those given here, else those of `open`, else UTC and the day of its
-        creation. Given for an older session, they are its own from now on; one that is open
-        elsewhere keeps those that it was opened with until it is opened again.
+        A session keeps the time zone and the date of its creation, so that its prompts are stable:
+        those given here, else those of `open`, else UTC and the current date. Given for an existing
+        session, they replace the stored ones; an already open session uses them when it is
+        reopened.
 
         Raises:
             InvalidInputError: *key* or *user* is empty, too long or cannot be stored.
-            ConfigError: there is no such *timezone*, or *date* is not a date.
+            ConfigError: unknown *timezone*, or *date* is not a date.
         """
         scope = Scope(namespace=self._namespace, user=user)
         check_clock(timezone, date)
@@ -169,10 +168,10 @@ class Memory:
 
     def find(self, key: str, *, user: str = "default") -> Session:
         """
-        Get the session *key* of *user* and create nothing.
+        Get the existing session *key* of *user*.
 
         Raises:
-            SessionNotFoundError: there is none.
+            SessionNotFoundError: it does not exist.
         """
         scope = Scope(namespace=self._namespace, user=user)
         return self._open_session(scope, self._store.sessions.get(scope, key))
@@ -181,27 +180,27 @@ class Memory:
         return Session(self._runtime(scope).of_session(info), info)
 
     def users(self) -> tuple[str, ...]:
-        """List the users of this namespace that have sessions, or pins of their own."""
+        """List the users of this namespace that have sessions, or user pins."""
         return self._store.sessions.users(self._namespace)
 
     def sessions(self, *, user: str = "default") -> tuple[SessionInfo, ...]:
-        """List the sessions of *user*, the last active one first."""
+        """List the sessions of *user*, the most recently active first."""
         return self._store.sessions.list(Scope(namespace=self._namespace, user=user))
 
     def delete(self, key: str, *, user: str = "default") -> None:
         """
-        Delete a session with all that was said in it, for good.
+        Permanently delete a session with all its messages.
 
         Raises:
-            SessionNotFoundError: there is none.
+            SessionNotFoundError: it does not exist.
         """
         scope = Scope(namespace=self._namespace, user=user)
-        # Of a damaged session nothing else may be readable; it can be deleted all the same.
+        # A corrupt session may be unreadable otherwise, but can be deleted.
         gone = self._store.deletion.session(scope, self._store.sessions.find_id(scope, key))
         self._runtime(scope).forget_cached(gone.messages)
 
     def delete_user(self, user: str) -> int:
-        """Delete all sessions and pins of *user*, for good; return the number of sessions."""
+        """Permanently delete all sessions and pins of *user*; return the number of sessions."""
         scope = Scope(namespace=self._namespace, user=user)
         gone = self._store.deletion.user(scope)
         self._runtime(scope).forget_cached(gone.messages)
@@ -209,12 +208,12 @@ class Memory:
 
     def purge(self, older_than: timedelta, *, dry_run: bool = False) -> tuple[StaleSession, ...]:
         """
-        Delete the sessions of this namespace, of all users, that were not active for so long.
+        Delete the sessions of all users of this namespace that were inactive for *older_than*.
 
-        With *dry_run* nothing is deleted; what would be is given either way.
+        With *dry_run* nothing is deleted; the sessions are returned in either case.
 
         Raises:
-            InvalidInputError: *older_than* is not an age: negative, or longer ago than any date.
+            InvalidInputError: *older_than* is negative, or before the earliest datetime.
         """
         before = moment_before(older_than)
         return self._store.retention.purge(
@@ -226,14 +225,14 @@ class Memory:
 
     def purge_log(self, older_than: timedelta, *, dry_run: bool = False) -> int:
         """
-        Delete the accounts of prompts of this namespace that are so old, and count them.
+        Delete the prompt log entries of this namespace that are that old; return their number.
 
-        Messages, pins and summaries stay. Each branch keeps the last account of each budget, from
-        which its window goes on, and `Session.check` holds: what the purged ones had left out is
-        named by records with `TruncationReason.PURGED`. With *dry_run* nothing is deleted.
+        Messages, pins and summaries are kept. Each branch keeps its last entry of each budget, from
+        which its window continues, and `Session.check` still passes: truncations of purged entries
+        have records with `TruncationReason.PURGED`. With *dry_run* nothing is deleted.
 
         Raises:
-            InvalidInputError: *older_than* is not an age: negative, or longer ago than any date.
+            InvalidInputError: *older_than* is negative, or before the earliest datetime.
         """
         before = moment_before(older_than)
         retention = self._store.retention
@@ -248,13 +247,13 @@ class Memory:
         hmac_key: str | None = None,
     ) -> Transferred:
         """
-        Write a session, all sessions of a user, or without *user* this namespace, to a file.
+        Export a session, all sessions of a user, or without *user* this namespace, to a file.
 
-        The file is JSON Lines with a checksum, and appears under its name when it is complete. With
-        an *hmac_key* it ends with an HMAC, which `load` with the same key asks for.
+        The file is JSON Lines with a checksum, and is written atomically. With an *hmac_key* it
+        ends with an HMAC, which `load` verifies with the same key.
 
         Raises:
-            SessionNotFoundError: the user has no session of that *key*, or nothing at all.
+            SessionNotFoundError: the user has no session of that *key*, or no data.
             InvalidInputError: a *key* without a *user*, or the file cannot be written.
         """
         scope = None if user is None else Scope(namespace=self._namespace, user=user)
@@ -266,17 +265,17 @@ class Memory:
         self, path: str | Path, *, user: str | None = None, hmac_key: str | None = None
     ) -> Transferred:
         """
-        Import what `export` wrote, whole or not at all; for *user* if one is given.
+        Import a file of `export`, all or nothing; for *user* if one is given.
 
-        All of it is written in this namespace, wherever it was exported from. Of a file of several
-        namespaces, which older versions wrote, only this one's sessions are. What does not follow
-        the hash chain in the file, or has lost it, is refused; of a file of an older version
-        `Transferred.unproven` says what no chain vouches for. With an *hmac_key* the file must have
+        The data is written to this namespace, from whichever it was exported. From a file of
+        several namespaces, which older versions wrote, only this one's sessions are imported. A
+        file whose hash chain is broken or missing is rejected; for a file of an older version
+        `Transferred.unproven` lists the data without a chain. With an *hmac_key* the file must have
         been exported with that key.
 
         Raises:
-            DamagedFileError: the file was cut or altered, or is not an export.
-            ConflictError: a session of the same key is there already.
+            DamagedFileError: the file is corrupt, or is not an export.
+            ConflictError: a session of the same key exists.
             InvalidInputError: a *user* is given and the file has several, or it has several
                 namespaces and none is this one.
         """
@@ -290,30 +289,30 @@ class Memory:
 
     def wait_for_index(self, timeout_s: float | None = None) -> bool:
         """
-        Wait until everything said so far can be found by its meaning too; tell whether it can.
+        Wait until all stored messages are embedded; return whether they are.
 
-        Waiting is optional: by its words it is found as soon as it is stored. Without a retriever
-        there is nothing to wait for.
+        Optional: a message is searchable by words as soon as it is stored. Without a retriever this
+        returns at once.
         """
         wait_s = None if timeout_s is None else seconds(timeout_s)
         return self._search_index is None or self._search_index.wait(wait_s)
 
     def wait_for_compactions(self, timeout_s: float | None = None) -> bool:
         """
-        Wait until nothing is compacted in the background any more; tell whether that is so.
+        Wait until background compaction is idle; return whether it is.
 
-        Waiting is optional, unless what comes next is to be the same each time. See
-        `Policy.compact_ahead` and `Session.compaction_state()`.
+        Optional, except for reproducible prompts. See `Policy.compact_ahead` and
+        `Session.compaction_state()`.
         """
         return self._background.wait(None if timeout_s is None else seconds(timeout_s))
 
     def index_status(self, *, user: str = "default", key: str | None = None) -> IndexStatus:
         """
-        Return how far the session *key* of *user*, or all of them, can be searched now.
+        Return the index status of the session *key* of *user*, or of all sessions.
 
         Raises:
             ConfigError: this memory has no retriever.
-            SessionNotFoundError: there is no such session.
+            SessionNotFoundError: the session does not exist.
         """
         runtime, search_scope = self._search_scope(user, key)
         return runtime.need_search_index().status(search_scope)
@@ -326,23 +325,23 @@ class Memory:
         on_progress: OnIndexProgress | None = None,
     ) -> IndexStatus:
         """
-        Make the index of a session, or of all sessions of *user*, anew from the messages.
+        Rebuild the index of a session, or of all sessions of *user*, from the messages.
 
-        Each of the two is an index of its own. What is embedded already is not embedded again.
+        The two are separate indexes. Stored vectors are reused.
 
         Raises:
             ConfigError: this memory has no retriever.
-            SessionNotFoundError: there is no such session.
+            SessionNotFoundError: the session does not exist.
         """
         runtime, search_scope = self._search_scope(user, key)
         return runtime.need_search_index().rebuild(search_scope, on_progress)
 
     def health(self, *, timeout_s: float = 2.0) -> Health:
         """
-        Return whether this works at this moment, within about *timeout_s* seconds.
+        Return the health of this memory, within about *timeout_s* seconds.
 
-        It raises nothing: what is wrong is in the value, which `Health.is_ok` sums up. It waits for
-        no step of the model, and works in a fork and after `close`.
+        It does not raise: errors are in the value, and `Health.is_ok` summarizes them. It does not
+        wait for a step of the model, and works in a fork and after `close`.
         """
         wait_s = seconds(timeout_s)
         return health_of(self._store, self._background, self._search_index, self._model, wait_s)
@@ -365,13 +364,13 @@ class Memory:
 
     def close(self, *, timeout_s: float = 0.0) -> None:
         """
-        Close the database; model and embedder belong to the caller and stay loaded.
+        Close the database; model and embedder are the caller's and stay loaded.
 
-        No new reply begins. Replies that run have *timeout_s* seconds to come to their end; then
-        they are ended, and what they have said until then is stored. Other calls that are at work
-        are waited for. A background compaction that is not done within some seconds is given up.
-        It can be called twice, and by several threads. In a coroutine use `aclose()`, or an
-        ``async with`` block: replies that coroutines read come to no end while their loop waits.
+        No new reply starts. Running replies have *timeout_s* seconds to finish; then they are
+        cancelled, and the answers so far are stored. Other running calls are awaited. A background
+        compaction that takes more than some seconds is abandoned. Idempotent and thread-safe. In a
+        coroutine use `aclose()`, or an ``async with`` block: replies that coroutines read cannot
+        finish while their loop is blocked.
         """
         self._replies.close(seconds(timeout_s))
         self._background.close()

@@ -1,4 +1,4 @@
-"""What can be read of a branch: its messages, its pins, and the log of its prompts."""
+"""Read access to a branch: messages, pins, and the log of its prompts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,7 @@ from agentmem.types.fields import Checked, checked_value
 from agentmem.types.short_repr import short_repr
 
 _PAGE = 500
-"""Messages in one read when all are looked at."""
+"""Page size for reading all messages."""
 
 
 def _damage(position: int, problem: str) -> Imbalance:
@@ -38,7 +38,7 @@ def _damage(position: int, problem: str) -> Imbalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(Checked):
-    """What a check of one branch found; no problems is a log that balances."""
+    """Result of the check of one branch; without problems the log balances."""
 
     branch: BranchInfo
     num_assemblies: int
@@ -48,7 +48,7 @@ class Audit(Checked):
 
 
 class History:
-    """One branch, to be read. Nothing is cached: each call tells what is in the store now."""
+    """Read access to a branch. Without a cache: each call reads the store."""
 
     _default_scope = PinScope.SESSION
 
@@ -63,35 +63,35 @@ class History:
 
     @property
     def branch(self) -> BranchInfo:
-        """The branch as it is now."""
+        """The current state of the branch."""
         return self._store.sessions.branch(self._scope, self._branch_id)
 
     def pins(self) -> tuple[Pin, ...]:
-        """Return the pins that the next prompt begins with, in its order."""
+        """Return the pins of the next prompt, in order."""
         return self._store.pins.visible(self._scope, self._branch_id)
 
     def pin_history(self, key: str, *, scope: PinScope | str | None = None) -> tuple[Pin, ...]:
         """
-        Read all versions of a pin, oldest first; a removal is a version without text.
+        Return all versions of a pin, oldest first; a removal is a version without text.
 
-        Without a *scope* it is, of the session's own, its line's and the user's (in a subtask of
-        its own), the one that was changed last.
+        Without a *scope* it is the most recently changed of the session's, its line's and the
+        user's (in a subtask the subtask's).
 
         Raises:
-            PinNotFoundError: it was never set there.
+            PinNotFoundError: it was never set in that scope.
         """
         pin_scope = None if scope is None else pin_scope_of(scope)
         return self._store.pins.history(self._scope, self._branch_id, key, pin_scope=pin_scope)
 
     def at(self, moment: int | datetime) -> Snapshot:
         """
-        See the branch as it was: at a position, or at a moment.
+        Return a read-only snapshot of the branch at a position or a time.
 
-        What had been stored by that moment counts, also where it had been said before elsewhere.
+        A time selects by storage, also for messages with an earlier `created_at`.
 
         Raises:
-            InvalidInputError: it is neither, the position does not exist, or the moment has no
-                time zone.
+            InvalidInputError: it is neither, the position does not exist, or the time has no time
+                zone.
         """
         if isinstance(moment, bool) or not isinstance(moment, int | datetime):
             raise InvalidInputError(f"at() takes a position or a datetime, got {moment!r:.80}")
@@ -107,19 +107,19 @@ class History:
         return Snapshot(self._runtime, self._branch_id, head)
 
     def messages(self, first: int = 1, last: int | None = None) -> tuple[StoredMessage, ...]:
-        """Read the messages from position *first* to *last*, whatever prompts show of them."""
+        """Return the messages from position *first* to *last*, in full."""
         return self._store.messages.read(self._scope, self._branch_id, first, last)
 
     def search(self, query: str, *, limit: int = 10, everywhere: bool = False) -> tuple[Hit, ...]:
         """
-        Find messages of this branch that fit *query*, best first.
+        Search the messages of this branch; best first.
 
-        A subtask finds what it inherits too, and never what its siblings said. With *everywhere*
-        the user's other sessions are searched as well.
+        A subtask searches inherited messages too, but not those of its siblings. With *everywhere*
+        the user's other sessions are searched too.
 
         Raises:
             ConfigError: this memory has no retriever.
-            InvalidInputError: *query* is blank, or *limit* no number from 1 up.
+            InvalidInputError: *query* is blank, or *limit* is less than 1.
         """
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise InvalidInputError(f"limit must be an integer of at least 1, got {limit!r:.80}")
@@ -132,24 +132,24 @@ class History:
         )
 
     def truncations(self) -> tuple[TruncationRecord, ...]:
-        """Read the log of this branch: what left its prompts, when, why, and where it is now."""
+        """Return the truncation records of this branch: what, when, why, and destination."""
         return self._store.prompt_log.truncations(
             self._scope, self.branch.session_id, branch_id=self._branch_id
         )
 
     def assemblies(self) -> tuple[AssemblyInfo, ...]:
-        """Read the account of each prompt of this branch, oldest first."""
+        """Return the log entry of each prompt of this branch, oldest first."""
         return self._store.prompt_log.assemblies(
             self._scope, self.branch.session_id, branch_id=self._branch_id
         )
 
     def summaries(self) -> tuple[Summary, ...]:
-        """Read all summaries that prompts of this branch showed first, by what they cover."""
+        """Return all summaries first shown by prompts of this branch, ordered by position."""
         return self._store.prompt_log.summaries(self._scope, self._branch_id)
 
     def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
         """
-        Read the messages, in full, that *record* names as left out or cut.
+        Return, in full, the messages that *record* names as truncated.
 
         Raises:
             InvalidInputError: it is not a record of `truncations`.
@@ -161,18 +161,17 @@ class History:
         self, *, integrity: bool = False, head: str | None = None, key: str | None = None
     ) -> tuple[Imbalance | Discrepancy, ...]:
         """
-        Check the log of this branch, and what is stored of its session; empty is good.
+        Check the log of this branch and the stored data of its session; empty means no problems.
 
-        Every message of every prompt is shown or on record, and no row is damaged so that it cannot
-        be read. Positions are dense, forks, heads and counts agree, and each message is what was
-        stored behind the one before it. With *integrity* the hash chain of each branch is followed
-        from its beginning too, with what was deleted and what was pinned. That finds every change
-        but one by a writer who makes the whole chain anew, or puts back an older database as a
-        whole: a *head* from before, kept elsewhere, finds those, with its *key* if it was made with
-        one.
+        Every message of every prompt is shown or recorded, and all rows are readable. Positions are
+        contiguous, forks, heads and counts are consistent, and each message follows its predecessor
+        in the hash chain. With *integrity* the whole hash chain of each branch is verified, with
+        deletions and pins. That detects every change except a recomputed chain, or the restore of
+        an older database: a *head* kept outside of the database detects those, with its *key* if it
+        has one.
 
         Raises:
-            InvalidInputError: *head* is not a head, or does not go with *key*.
+            InvalidInputError: *head* is not a head, or does not match *key*.
         """
         problems = self.audit_branch().problems
         try:
@@ -185,10 +184,10 @@ class History:
 
     def head(self, *, key: str | None = None) -> str:
         """
-        Return the head of the session's hash chain: one line, to be kept outside of the database.
+        Return the head of the session's hash chain: one line, to keep outside of the database.
 
-        With a *key* it is an HMAC. `check(head=...)` takes it also when the session has gone on,
-        and finds that it was changed since, or is an older one. Deleting a branch needs a new one.
+        With a *key* it is an HMAC. `check(head=...)` accepts it also for a session that has
+        continued, and detects changes and rollbacks. Deleting a branch requires a new head.
 
         Raises:
             InvalidInputError: *key* is empty.
@@ -196,12 +195,12 @@ class History:
         return self._store.heads.head(self._scope, self.branch.session_id, key=key)
 
     def audit_branch(self) -> Audit:
-        """Check this branch, its messages and its log, and tell how much there was to check."""
+        """Check this branch, its messages and its log; return findings and counts."""
         damages = self._damages()
         try:
             assemblies, records = self.assemblies(), self.truncations()
         except DamagedRowError as error:
-            # What of the log can be read does not balance without what cannot.
+            # The readable part of the log does not balance without the corrupt part.
             assemblies, records, damages = (), (), [*damages, _damage(0, str(error))]
         keys = {span.source for a in assemblies for span in a.layout if span.source is not None}
         known = self._store.prompt_log.known_summaries(self._scope, self._branch_id, sorted(keys))
@@ -213,7 +212,7 @@ class History:
         )
 
     def _damages(self) -> list[Imbalance]:
-        """Find the messages that cannot be read, a page at a time."""
+        """Yield corrupt messages, page by page."""
         found = []
         for first in range(1, self.branch.head + 1, _PAGE):
             page = self.messages(first, first + _PAGE - 1)

@@ -1,4 +1,4 @@
-"""Lines of a session: say an earlier message in another way, or have it answered anew."""
+"""Lines of a session: edit earlier messages, regenerate answers, branch and switch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -22,13 +22,13 @@ from agentmem.types import (
 )
 
 _PAGE = 32
-"""Messages in one read when the user's last one is looked for."""
+"""Page size in the search for the user's last message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Line(BranchInfo):
     """
-    The line that a session is on; called with a position, it begins another one there.
+    The current line of a session; calling it with a position creates another line there.
 
     It equals the `BranchInfo` of the same branch.
     """
@@ -37,18 +37,18 @@ class Line(BranchInfo):
 
     def __call__(self, *, at: int, name: str = "line") -> BranchInfo:
         """
-        Begin a line that sees this one up to position *at*, and put the session on it.
+        Create a line that shares this one up to position *at*, and switch the session to it.
 
-        The old line stays in the store: `Session.branches()` lists it, `Session.switch()` goes
-        back to it, and no prompt and no search of the session sees more of it than that.
+        The old line is kept: `Session.branches()` lists it and `Session.switch()` goes back to it;
+        prompts and searches of the session do not see its later messages.
 
         Raises:
-            InvalidInputError: there is no position *at*, or *name* cannot be stored.
+            InvalidInputError: position *at* does not exist, or *name* cannot be stored.
         """
         return self.begin(at, name)
 
     def plain(self) -> BranchInfo:
-        """Return what it tells, without what it can do."""
+        """Return the plain `BranchInfo`."""
         return BranchInfo(**{one.name: getattr(self, one.name) for one in fields(BranchInfo)})
 
     def __eq__(self, other: object) -> bool:
@@ -63,34 +63,34 @@ class Line(BranchInfo):
 
 
 class LineKeeping(Conversation):
-    """A conversation that can go back and go on in another way. Nothing that was said is lost."""
+    """A conversation with alternative lines. No message is lost."""
 
     info: SessionInfo
 
     @property
     def branch(self) -> Line:
-        """The line as it is now; ``session.branch(at=...)`` begins another one."""
+        """The current line; ``session.branch(at=...)`` creates another one."""
         told = super().branch
         return Line(
             **{one.name: getattr(told, one.name) for one in fields(BranchInfo)}, begin=self._begin
         )
 
     async def abranch(self, *, at: int, name: str = "line") -> BranchInfo:
-        """Begin a line as ``branch(at=...)`` does, without blocking the event loop."""
+        """Async form of ``branch(at=...)``."""
         return await finished(self._begin, at, name)
 
     def edit(
         self, position: int, content: str | Sequence[Part], *, name: str = "edit"
     ) -> StoredMessage:
         """
-        Edit the message at *position* on a new line, and go on from there.
+        Edit the message at *position* on a new line, and continue from there.
 
-        A new line sees what stands before it, and begins with the edited message in its role; the
-        session is on that line from now on, in every process that opens it. The old line stays in
-        the store, as with ``branch(at=...)``. The prompt's prefix up to there is used again.
+        The new line shares the messages before it, and begins with the edited message in the same
+        role; the session switches to that line, in every process that opens it. The old line is
+        kept, as with ``branch(at=...)``. The cached prefix up to there is reused.
 
         Raises:
-            SessionNotFoundError: there is no message at that position.
+            SessionNotFoundError: no message has that position.
             InvalidInputError: *content* is empty or cannot be stored.
         """
         found = self.messages(position, position)
@@ -118,15 +118,14 @@ class LineKeeping(Conversation):
 
     def regenerate(self, *, at: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
         """
-        Answer the user's last message anew, in place of all that answers it now.
+        Regenerate the answer to the user's last message.
 
-        With *at*, only what stands from that position on is taken back. The new answer is on a
-        line of its own, which the session is on once something of it is stored; until then, and
-        where nothing comes of it, the session stays where it was.
+        With *at*, only messages from that position on are replaced. The new answer is on a new
+        line, to which the session switches once part of the answer is stored; until then, and if
+        there is no answer, the session stays on its line.
 
         Raises:
-            InvalidInputError: there is nothing to answer, no position *at*, or an argument is not
-                what it can be.
+            InvalidInputError: no message to answer, no position *at*, or an invalid argument.
             ContextOverflowError, ConfigError, AdmissionError, QueueFullError, DeadlineError: as
                 `stream` does.
         """
@@ -138,26 +137,26 @@ class LineKeeping(Conversation):
             self._settle(line)
 
     async def aregenerate(self, *, at: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
-        """Do what `regenerate` does, without blocking the event loop; cancelled as `areply` is."""
+        """Async form of `regenerate`; cancellation as for `areply`."""
         checked_options(self._runtime, **options)
         begun: list[Conversation] = []
         try:
-            # Kept by the thread itself: a cancelled wait for it raises though it has begun a line.
+            # Stored by the thread itself: a cancelled wait raises although a line was created.
             await finished(lambda: begun.append(self._without_answer(at)))
             return await begun[0].areply(**options)
         finally:
-            # Not awaited: a cancelled task may not be allowed to wait for anything any more.
+            # Not awaited: a cancelled task may not be allowed to await.
             for line in begun:
                 self._settle(line)
 
     def switch(self, branch_id: BranchId | None = None) -> BranchInfo:
         """
-        Go back to another line of this session; it is on that one from now on.
+        Switch to another line of this session.
 
-        Without a *branch_id*, take up the line that another process has put the session on.
+        Without a *branch_id*, follow a switch by another process.
 
         Raises:
-            SessionNotFoundError: this session has no such line.
+            SessionNotFoundError: the line does not exist in this session.
         """
         if branch_id is None:
             now = self._store.sessions.get(self._scope, self.info.key)
@@ -169,12 +168,12 @@ class LineKeeping(Conversation):
 
     def delete_line(self, branch_id: BranchId) -> None:
         """
-        Delete a line with all that was said in it, and all that was forked off it, for good.
+        Permanently delete a line with its messages and all its forks.
 
         Raises:
-            SessionNotFoundError: this session has no such line.
-            InvalidInputError: it is the main one, which goes with its session.
-            ConflictError: the session is on it, or on one that was forked off it.
+            SessionNotFoundError: the line does not exist in this session.
+            InvalidInputError: it is the main one, which is deleted with its session.
+            ConflictError: the session is on it, or on a fork of it.
         """
         lines = self._store.sessions.branches(self._scope, self.info.id)
         if not any(one.id == branch_id and one.is_line for one in lines):
@@ -196,7 +195,7 @@ class LineKeeping(Conversation):
         return line
 
     def _without_answer(self, at: int | None) -> Conversation:
-        """Begin a line that ends with what is to be answered; the session is not on it yet."""
+        """Create a line that ends with the message to answer, without switching to it."""
         self._runtime.need_model()
         head = super().branch.head
         first = self._last_asked(head) + 1 if at is None else at
@@ -206,14 +205,14 @@ class LineKeeping(Conversation):
                 "messages"
             )
         if first == head + 1:
-            return self  # nothing answers it yet
+            return self  # no answer yet
         line = self._store.lines.begin(
             self._scope, self._branch_id, at=first - 1, name="regenerate", aside=True
         )
         return Conversation(self._runtime, line.id)
 
     def _last_asked(self, head: int) -> int:
-        """Find the position of the user's last message; 0 for none."""
+        """Return the position of the user's last message; 0 for none."""
         last = head
         while last > 0:
             first = max(1, last - _PAGE + 1)
@@ -226,7 +225,7 @@ class LineKeeping(Conversation):
         return 0
 
     def _settle(self, line: Conversation) -> None:
-        """Put the session on *line* if it says something of its own by now; else drop that."""
+        """Switch the session to *line* if it has messages of its own; else drop the line."""
         if line is self:
             return
         begun = line.branch

@@ -1,4 +1,4 @@
-"""Loads from the store what the assembler is to see of a branch: never more than a window."""
+"""Loads the assembler's input of a branch from the store: at most a window of messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,18 +34,18 @@ from agentmem.types import (
 )
 
 _PAGE = 64
-"""Messages in one read when a window is built anew, from the end backwards."""
+"""Page size for rebuilding a window, from the end backwards."""
 
 
 def load_view(
     runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None = None
 ) -> tuple[BranchView, AssemblyInfo | None]:
     """
-    Read the end of a branch, and the last assembly of it that the same budget bounded.
+    Load the end of a branch, and its last prompt of the same budget.
 
-    The window goes on from where that assembly left it. A subtask that inherits everything goes
-    on from its parent's, so that it begins with the parent's own prefix. With *head* the branch
-    is seen as it was when that was its newest message.
+    The window continues from that prompt. A subtask that inherits everything continues from its
+    parent's, to share the parent's prefix. With *head* the branch is loaded as of that newest
+    message.
     """
     found = at_once(
         runtime.store,
@@ -53,7 +53,7 @@ def load_view(
     )
     branch, previous, messages = found.branch, found.previous, found.messages
     if previous is None:
-        # Counts, so it is done while nothing is held open.
+        # It counts tokens, so it runs outside of a transaction.
         messages = _read_backwards(runtime, branch, found.floor, found.head, budget)
     own = previous if previous and previous.branch_id == branch.id else None
     view = BranchView(
@@ -77,7 +77,7 @@ def load_view(
 
 
 def sources_of(view: BranchView) -> Sources:
-    """Return what new summaries of a prompt of *view* can be made of."""
+    """Return the possible inputs of new summaries for *view*."""
     messages = view.messages
     while view.parent is not None:
         view = view.parent
@@ -87,7 +87,7 @@ def sources_of(view: BranchView) -> Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What one look into the store has found; *messages* are left out for a new window."""
+    """The result of one read of the store; without *messages* for a new window."""
 
     branch: BranchInfo
     head: int
@@ -136,7 +136,7 @@ def _look(
 def _left(
     view: View, runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None, *, floor: int
 ) -> tuple[StoredMessage, ...]:
-    """Read the end of what has left the window without a summary: a later one takes it up."""
+    """Load the last messages that left the window without a summary, for a later one."""
     if previous is None or runtime.policy.summarizer is None:
         return ()
     found: tuple[StoredMessage, ...] = ()
@@ -172,7 +172,7 @@ def _last_assembly(
         )
         if found is not None or branch.inherit is not Inherit.ALL:
             return found
-        # As the parent was at the fork, whatever it has become since.
+        # The parent's state at the fork, not its current one.
         head = min(head, branch.forked_at)
     return None
 
@@ -191,7 +191,7 @@ def _window_start(assembly: AssemblyInfo) -> int:
 
 
 def _floor(line: Sequence[BranchInfo]) -> int:
-    """Find the last position that a branch does not see, though an ancestor has it."""
+    """Return the last position of an ancestor that is not in the branch's view."""
     floor = line[0].head
     for branch in line:
         floor = min(floor, branch.forked_at)
@@ -211,7 +211,7 @@ def _summaries(
 def _blocks(
     view: View, runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
 ) -> tuple[Block, ...]:
-    """Read what earlier prompts recalled and kept in its place, if the policy still keeps it."""
+    """Load the recalled messages that earlier prompts kept in place, if the policy still does."""
     if previous is None or not runtime.policy.keep_recalled:
         return ()
     hits: dict[int, list[Hit]] = {}
@@ -226,7 +226,7 @@ def _blocks(
 def _of_parent(
     runtime: Runtime, branch: BranchInfo, budget: Budget
 ) -> tuple[tuple[Summary, ...], BranchView]:
-    """Sum up what the parent's prompt would have shown at the fork, and give that too."""
+    """Summarize the parent's prompt at the fork; return the summary and its inputs."""
     assert branch.parent is not None, "main has no parent"
     view, _ = load_view(runtime, branch.parent, budget, branch.forked_at)
     assembler = Assembler(runtime.need_counter(), budget, runtime.policy)
@@ -236,7 +236,7 @@ def _of_parent(
 def _read_backwards(
     runtime: Runtime, branch: BranchInfo, floor: int, head: int, budget: Budget
 ) -> tuple[StoredMessage, ...]:
-    """Read pages until whole turns overfill the budget, or there is nothing more to read."""
+    """Load pages until whole turns exceed the budget, or all messages are loaded."""
     counter = runtime.need_counter()
     messages: tuple[StoredMessage, ...] = ()
     last = head
@@ -252,7 +252,7 @@ def _read_backwards(
 
 
 def _from_first_user(messages: tuple[StoredMessage, ...]) -> tuple[StoredMessage, ...]:
-    """Leave out the end of a turn whose beginning was not read."""
+    """Drop the rest of a turn whose beginning was not loaded."""
     roles = (stored.message.role for stored in messages)
     start = next((i for i, role in enumerate(roles) if role is Role.USER), len(messages))
     return messages[start:]
@@ -263,7 +263,7 @@ def _num_tokens(counter: TokenCounter, messages: Sequence[StoredMessage]) -> int
 
 
 def is_same(prompt: Prompt, previous: AssemblyInfo) -> bool:
-    """Return whether the log ends with this very prompt."""
+    """Return whether this prompt equals the last one in the log."""
     return (
         prompt.head == previous.head
         and prompt.layout == previous.layout

@@ -1,7 +1,7 @@
 """
-Puts together how a memory is: its database, index, compaction and model.
+Health check of a memory: database, index, compaction and model.
 
-Nothing here waits for work: a step of the model, a page that is embedded or a database that hangs.
+It does not wait for a step of the model, a page being embedded or a hanging database.
 """
 
 import threading
@@ -25,7 +25,7 @@ def health_of(
     model: LanguageModel | None,
     timeout_s: float,
 ) -> Health:
-    """Return how all of it is, after about *timeout_s* seconds at most."""
+    """Return the health of all parts, within about *timeout_s* seconds."""
     started = time.monotonic()
     database = store.probe.check(timeout_s)
     return Health(
@@ -57,10 +57,10 @@ def _model(model: LanguageModel) -> ModelHealth:
 
 def within(timeout_s: float, work: Callable[[], T]) -> T | None:
     """
-    Return what *work* returns, or None if it is not done in time; it is then left to itself.
+    Return the result of *work*; None on a timeout, after which it is abandoned.
 
     Raises:
-        AgentMemError: what *work* raises.
+        AgentMemError: raised by *work*.
     """
     results: list[T] = []
     errors: list[AgentMemError] = []

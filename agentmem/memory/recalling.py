@@ -1,4 +1,4 @@
-"""What is looked for when a prompt is made, and where: the way from a branch to a `Query`."""
+"""Recall for a prompt: from a branch to a `Query`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,31 +24,31 @@ from agentmem.types import (
 )
 
 Wanted = str | tuple[Hit, ...] | None
-"""What is to be recalled: what fits a text, these hits, or what fits the user's last message."""
+"""What to recall: matches of a text, given hits, or matches of the user's last message."""
 
 _MAX_CHARS: Final = 2000
-"""Characters at each end of a question that are looked for; embedders see about so many."""
+"""Maximum characters at each end of a query; embedders read about as many."""
 
 _MAX_RETRIES: Final = 16
-"""Messages behind a broken-off answer among which the one that took its place is looked for."""
+"""Number of messages after an interrupted answer in which its replacement is searched."""
 
 _TOKENS_PER_HIT: Final = 8
-"""Hardly any recalled message is shorter, heading and speaker included."""
+"""Minimum tokens of a recalled message, heading and speaker included."""
 
 _MIN_HITS: Final = 32
-"""Messages that are looked at where little fits: the best ones may be too long."""
+"""Minimum number of candidates: the best ones may be too long."""
 
 _MAX_ROUNDS: Final = 12
-"""How often a retriever that finds copies is asked for twice as much."""
+"""Maximum doublings of the limit for a retriever that returns duplicates."""
 
 
 def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | None) -> Wanted:
     """
-    Read what a caller has asked to be recalled.
+    Parse the recall options of a call.
 
     Raises:
-        InvalidInputError: *query* is not a text, *hits* are given too, or are none.
-        ConfigError: a *query* and no retriever.
+        InvalidInputError: *query* is not a text, *hits* are given too, or are not hits.
+        ConfigError: a *query* without a retriever.
     """
     if query is not None:
         runtime.need_search_index()
@@ -65,10 +65,10 @@ def wanted_recall(runtime: Runtime, query: str | None, hits: Sequence[Hit] | Non
 
 def checked_query(text: str) -> str:
     """
-    Return *text* if it can be searched by.
+    Return *text* if it is a valid query.
 
     Raises:
-        InvalidInputError: it is not a text, or blank.
+        InvalidInputError: it is not a string, or blank.
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidInputError(f"query must be a non-blank string, got {text!r:.80}")
@@ -79,23 +79,23 @@ def recall_for(
     runtime: Runtime, view: BranchView, budget: Budget, wanted: Wanted, *, is_whole: bool = False
 ) -> BranchView:
     """
-    Return *view* with what its prompt might recall: far more than fits, the best first.
+    Return *view* with candidates to recall: far more than fit, best first.
 
-    With *is_whole* nothing is looked for, since the window is taken to show all that there is.
+    With *is_whole* there is no search, since the window is assumed to show everything.
     """
     if isinstance(wanted, tuple):
         return replace(view, hits=hits_in(runtime.zone, wanted))
     if runtime.search_index is None or budget.retrieved_tokens == 0 or is_whole:
         return view
-    # Only messages of the branch itself can be kept in place.
+    # Only the branch's messages can be kept in place.
     everywhere = runtime.policy.recall_sessions and not runtime.policy.keep_recalled
     loaded = [stored for turn in view.turns for stored in turn.messages]
-    # In a tool loop it stays the same question, so that the prefix goes on through the answer.
+    # The query is constant in a tool loop, so that the prefix is stable until the answer.
     text = wanted or _asked(view)
     if not text.strip():
         return view
-    # What the window shows is among the best and is passed over. Whatever part of it slides out,
-    # so many others are found: the prompt is the same if it is made again after the slide.
+    # Messages in the window are among the best and skipped. Whatever part of it slides out, this
+    # many others are found, so that assembling again after the slide gives the same prompt.
     most = _MIN_HITS + budget.retrieved_tokens // _TOKENS_PER_HIT
     limit = len(loaded) + most
     hits = _find(runtime, view.branch_id, text, limit=limit, everywhere=everywhere, head=view.head)
@@ -103,7 +103,7 @@ def recall_for(
 
 
 def is_whole(runtime: Runtime, view: BranchView, budget: Budget) -> bool:
-    """Whether the window of *view* seems to show all that a search could find."""
+    """Whether the window of *view* probably shows all searchable messages."""
     if runtime.search_index is None or (
         runtime.policy.recall_sessions and not runtime.policy.keep_recalled
     ):
@@ -116,17 +116,17 @@ def search(
     runtime: Runtime, branch_id: BranchId, text: str, *, limit: int, everywhere: bool
 ) -> tuple[Hit, ...]:
     """
-    Find what a branch may see that fits *text*, best first.
+    Search the messages visible to a branch for *text*, best first.
 
     Raises:
         ConfigError: there is no retriever.
-        SessionNotFoundError: no such branch of this scope.
+        SessionNotFoundError: the branch does not exist in this scope.
     """
     return _find(runtime, branch_id, text, limit=limit, everywhere=everywhere, head=None)
 
 
 def leaves_out(prompt: Prompt) -> bool:
-    """Whether messages of the branch are not shown where they were said."""
+    """Whether messages of the branch are not shown at their position."""
     return any(span.tier in (None, Tier.SUMMARY) for span in prompt.layout)
 
 
@@ -139,13 +139,13 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
     everywhere: bool,
     head: int | None,
 ) -> tuple[Hit, ...]:
-    """Search as of the moment when *head* was the newest message, or now for None."""
+    """Search as of the newest message *head*; None for now."""
     recall = runtime.need_search_index()
     branch, visible = at_once(
         runtime.store, lambda view: _visible(view, runtime, branch_id, everywhere=everywhere)
     )
     if head is not None:
-        # Others may have said more since the view was taken, which is not to be recalled yet.
+        # Messages appended after the snapshot must not be recalled yet.
         first, last = visible[branch.id]
         visible[branch.id] = (first, min(last, head))
     search_scope = SearchScope(
@@ -166,7 +166,7 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
 
 
 def _is_retried(runtime: Runtime, stored: StoredMessage) -> bool:
-    """Whether *stored* is an answer that was broken off, and another one has taken its place."""
+    """Whether *stored* is an interrupted answer that another one has replaced."""
     if stored.origin is not Origin.PARTIAL:
         return False
     first = stored.position + 1
@@ -183,9 +183,9 @@ def _is_retried(runtime: Runtime, stored: StoredMessage) -> bool:
 
 def _distinct(recall: SearchIndex, query: Query) -> tuple[Hit, ...]:
     """
-    Search for as many lines as *query* asks for, each once.
+    Search for the number of distinct lines that *query* requests.
 
-    A retriever may count copies of a line one by one; then it is asked for more.
+    A retriever may count duplicates separately; then the limit is raised.
     """
     lines: list[Hit] = []
     for round_ in range(_MAX_ROUNDS):
@@ -201,11 +201,11 @@ def _visible(
     view: View, runtime: Runtime, branch_id: BranchId, *, everywhere: bool
 ) -> tuple[BranchInfo, dict[BranchId, tuple[int, int]]]:
     """
-    Return a branch, and the positions that it may recall, by the branch that holds them.
+    Return a branch, and the positions that it may recall, by the branch that stores them.
 
-    Its own, and its ancestors' up to the forks; not through a fork that inherits only pins, whose
-    point is that the rest is not seen. Branches beside it are never among them. *everywhere*, so
-    are the lines that the user's other sessions are on, where these are not their first ones.
+    Its own messages, and its ancestors' up to the forks, but not through a fork that inherits pins
+    only. Never sibling branches. With *everywhere* also the current lines of the user's other
+    sessions, where these are not their main ones.
     """
     line = view.sessions.lineage(runtime.scope, branch_id)
     visible = _of_line(line)
@@ -217,7 +217,7 @@ def _visible(
 
 
 def _of_line(line: Sequence[BranchInfo]) -> dict[BranchId, tuple[int, int]]:
-    """Return the positions that the first of *line* sees, by the branch that holds them."""
+    """Return the positions visible to the first of *line*, by the branch that stores them."""
     visible: dict[BranchId, tuple[int, int]] = {}
     limit = line[0].head
     for branch in line:
@@ -229,7 +229,7 @@ def _of_line(line: Sequence[BranchInfo]) -> dict[BranchId, tuple[int, int]]:
 
 
 def _asked(view: BranchView) -> str:
-    """Return what the user said last: the question that the current turn answers."""
+    """Return the user's last message: the question of the current turn."""
     said = [stored for turn in view.turns[-1:] for stored in turn.messages]
     users = (one.message.text for one in reversed(said) if one.message.role is Role.USER)
     return next(users, "")
@@ -238,7 +238,7 @@ def _asked(view: BranchView) -> str:
 def _fits(
     runtime: Runtime, pins: Sequence[Pin], loaded: Sequence[StoredMessage], budget: Budget
 ) -> bool:
-    """Whether all of *loaded* stays in the window behind *pins* even if much was recalled."""
+    """Whether all of *loaded* fits the window after *pins* even with maximum recall."""
     count = runtime.need_counter().count
     room = budget.prompt - budget.retrieved_tokens - sum(map(count, pinned_message(pins)))
     return sum(count(stored.message) for stored in loaded) <= room

@@ -1,4 +1,4 @@
-"""How an answer is made: one list of options for each call that asks a model."""
+"""Options of all calls that generate an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ class ReplyOptions(TypedDict, total=False):
     """
     The keyword arguments of `stream`, `reply`, `regenerate` and their coroutine forms.
 
-    sampling: how tokens are drawn, and how many at most; the memory's own by default.
-    budget: the token budget of the prompt; the memory's own by default.
-    query: what is searched for in place of the last question.
+    sampling: sampling parameters and the maximum tokens; the memory's by default.
+    budget: the token budget of the prompt; the memory's by default.
+    query: the search query, in place of the last question.
     hits: messages to recall, in place of a search; ``()`` recalls nothing.
-    priority: of the requests that wait for the model, those with a higher one begin first.
-    timeout_s: seconds until an answer without a token is an error, and one with some ends.
+    priority: waiting requests with a higher priority start first.
+    timeout_s: seconds until an answer without a token is an error, and one with tokens ends.
     """
 
     sampling: Sampling | None
@@ -33,7 +33,7 @@ class ReplyOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOptions:
-    """`ReplyOptions` with their defaults, checked before anything is stored for an answer."""
+    """`ReplyOptions` with defaults, validated before anything is stored."""
 
     sampling: Sampling
     budget: Budget
@@ -57,7 +57,7 @@ def checked_options(  # noqa: PLR0913 - the fields of `ReplyOptions`, with their
 
     Raises:
         InvalidInputError, ConfigError: an option has a wrong type or value.
-        TypeError: there is no option of that name.
+        TypeError: an unknown option.
     """
     check_turn(priority, timeout_s)
     wanted = wanted_recall(runtime, query, hits)

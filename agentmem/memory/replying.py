@@ -1,4 +1,4 @@
-"""One reply: the model's chunks on their way to the caller, and the answer into the store."""
+"""One reply: streams the model's chunks to the caller, and stores the answer."""
 
 import _thread
 import contextlib
@@ -30,7 +30,7 @@ from agentmem.types.short_repr import short_repr
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.5
-"""How long the collector of a dropped stream waits until that is stored."""
+"""Seconds that the finalizer of a dropped stream waits for storing."""
 
 Split = Callable[[str], tuple[str, str]]
 Save = Callable[[Message, Origin], StoredMessage]
@@ -43,24 +43,23 @@ def _undivided(text: str) -> tuple[str, str]:
 
 class ReplyStream:
     """
-    The text of a reply as it is generated: an iterator over pieces of text.
+    The stream of a reply: an iterator over chunks of text.
 
-    After the last piece `reply` has the whole answer. Leaving early (`close()`, the end of a
-    ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; what
-    was said until then is stored as a partial answer, which another answer to the same turn takes
-    the place of in prompts, and `reply` stays unset. An answer whose time is over in the middle
-    ends as a whole one does: it is stored and `reply` has it, with `FinishReason.ABORT`. Where
-    nothing was said nothing is stored.
+    After the last chunk `reply` has the complete answer. Closing early (`close()`, the end of a
+    ``with`` block, or dropping the iterator), an interrupt or an error ends the generation; the
+    text so far is stored as a partial answer, which another answer to the same turn replaces in
+    prompts, and `reply` stays unset. A timeout after the first token ends like a complete answer:
+    it is stored and in `reply`, with `FinishReason.ABORT`. An empty answer is not stored.
 
-    It can be closed from any thread, also while another waits for the next piece: that thread's
-    iteration ends, and what it has read is stored once, before `close()` returns.
+    It can be closed from any thread, also while another waits for the next chunk: that thread's
+    iteration ends, and the text so far is stored once, before `close()` returns.
 
     Args:
-        prompt: what is answered.
-        chunks: the answer as it comes.
-        save: stores it.
-        saved: told of it then. It may raise; the answer is stored, and not once more.
-        split: tells the thoughts in it from the answer proper.
+        prompt: the prompt.
+        chunks: the stream of the model.
+        save: stores the answer.
+        saved: callback after storing. It may raise; the answer stays stored, once.
+        split: separates reasoning from the answer.
     """
 
     def __init__(
@@ -79,8 +78,8 @@ class ReplyStream:
         self._save = save
         self._saved = saved
         self._chunks = chunks
-        # The thread that waits for a chunk holds it. A signal handler may close the stream in
-        # the middle of that, in the same thread.
+        # Held by the thread that waits for a chunk. A signal handler may close the stream
+        # meanwhile, in the same thread.
         self._reading = threading.RLock()
         self._process = os.getpid()
         self._said: list[str] = []
@@ -96,7 +95,7 @@ class ReplyStream:
         The finished answer.
 
         Raises:
-            ConfigError: the stream was not read to its end.
+            ConfigError: the stream is not exhausted.
         """
         if self._reply is None:
             raise ConfigError("the reply is not finished: read the stream to its end first")
@@ -131,13 +130,13 @@ class ReplyStream:
     def __del__(self) -> None:
         if getattr(self, "_is_over", True) or sys.is_finalizing() or self._is_of_parent():
             return
-        # The collector may run in the middle of a write of this thread, which would wait for
-        # itself; and starting a `Thread` takes locks that it may hold too.
+        # The garbage collector may run within a write of this thread, which would deadlock; and
+        # starting a `Thread` takes locks that it may hold too.
         done = threading.Lock()
         done.acquire()
         try:
             _thread.start_new_thread(self._close_and_release, (done,))
-        except RuntimeError:  # there can be no more threads
+        except RuntimeError:  # no new threads at interpreter shutdown
             self.close()
         else:
             done.acquire(timeout=_PATIENCE_S)
@@ -150,21 +149,21 @@ class ReplyStream:
 
     @property
     def chunks(self) -> ChunkStream:
-        """What the model gives, for an event loop that waits for it without a thread."""
+        """The model's stream, for an event loop that waits without a thread."""
         return self._chunks
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is being closed, which takes as long as storing the answer so far."""
+        """Whether it is closing, which includes storing the answer so far."""
         return self._is_closing
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the stream has ended."""
         return self._is_over
 
     def close(self) -> None:
-        """Cancel what is still running, and store the answer so far; safe to call twice."""
+        """Cancel a running generation, and store the answer so far. Idempotent."""
         if self._is_of_parent():
             return  # which stores it
         self._is_closing = True
@@ -175,7 +174,7 @@ class ReplyStream:
 
     def take(self, chunk: Chunk) -> str:
         """
-        Return the text of *chunk*, which stands next; the last one stores the answer.
+        Return the text of the next *chunk*; the last one stores the answer.
 
         Raises:
             StoreError, ConfigError: the answer could not be stored, or the policy failed on it.
@@ -197,7 +196,7 @@ class ReplyStream:
             return chunk.text
 
     def _step(self) -> str:
-        """Wait for one chunk; the end of the chunks without a result is that of a closed stream."""
+        """Wait for one chunk; an end without a result means a closed stream."""
         chunk = next(self._chunks, None)
         if chunk is None:
             self._leave()
@@ -208,7 +207,7 @@ class ReplyStream:
         return text
 
     def _leave(self) -> None:
-        """End, once, and store the answer so far if it is not whole."""
+        """End, once, and store a partial answer."""
         with self._reading:
             if self._is_over or self._is_left:
                 return
@@ -225,7 +224,7 @@ class ReplyStream:
         return os.getpid() != self._process
 
     def _end_chunks(self) -> None:
-        """Close what has given its whole answer: a generator ends now, not when it is collected."""
+        """Close an exhausted stream: a generator ends now, not at garbage collection."""
         try:
             self._close_chunks()
         except Exception as error:  # noqa: BLE001 - the answer is stored, whatever a model raises now
@@ -233,7 +232,7 @@ class ReplyStream:
             log(_log, logging.WARNING, "model_failed_late", line, error=nature(error))
 
     def _close_chunks(self) -> None:
-        # A generator cannot be closed while another thread is in it: that thread closes it.
+        # A generator cannot be closed while another thread runs it: that thread closes it.
         with contextlib.suppress(ValueError):
             self._chunks.close()
 
@@ -241,7 +240,7 @@ class ReplyStream:
         origin = Origin.CUT if result.finish_reason is FinishReason.ABORT else Origin.SAID
         ids = GeneratedIds(fingerprint=self.prompt.fingerprint, token_ids=result.token_ids)
         message = self._store(result.text, ids if result.is_exact else None, origin=origin)
-        # Another call may have stored its answer to the same first, and then that is the answer.
+        # Another call may have stored an answer to the same message first, which is then returned.
         is_other = message is not None and message.message != self._given
         self._reply = Reply(
             text=message.message.text
@@ -256,13 +255,13 @@ class ReplyStream:
             self._saved(message)
 
     def _keep_half(self, text: str) -> StoredMessage | None:
-        """Keep a partial answer, which another one may replace."""
+        """Store a partial answer, which another one may replace."""
         return self._store(text, origin=Origin.PARTIAL)
 
     def _store(
         self, text: str, ids: GeneratedIds | None = None, *, origin: Origin = Origin.SAID
     ) -> StoredMessage | None:
-        """Keep an answer; a model may say nothing, or what no database can hold."""
+        """Store an answer; a model's text may be empty, or not storable unchanged."""
         legal = repair_text(text)
         thought, answer = self._split(legal)
         parts = thought_and_answer(thought, answer)
@@ -271,8 +270,8 @@ class ReplyStream:
         self._given = Message(
             role=Role.ASSISTANT,
             parts=parts,
-            # Ids that spell another text than the stored one would show the model words
-            # that cannot be read back.
+            # Ids that decode to another text than the stored one would show the model text that is
+            # not in the store.
             generated=ids if legal == text else None,
         )
         return self._save(self._given, origin)

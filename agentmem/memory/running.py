@@ -1,4 +1,4 @@
-"""The replies that are on their way, so that closing a memory can drain them."""
+"""The running replies of a memory, which closing drains."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from agentmem.memory.replying import ReplyStream
 
 
 class RunningReplies:
-    """All unfinished reply streams of one memory; it keeps none of them alive."""
+    """Weak references to the unfinished reply streams of one memory."""
 
     def __init__(self) -> None:
         self._is_closing = self._is_over = False
@@ -20,7 +20,7 @@ class RunningReplies:
         renew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Forget the replies that run; in a fork they are its parent's."""
+        """Drop the running replies; in a fork they are the parent's."""
         self._guard = threading.Lock()
         self._num_beginning = 0
         self._streams: weakref.WeakSet[ReplyStream] = weakref.WeakSet()
@@ -28,7 +28,7 @@ class RunningReplies:
     @contextmanager
     def beginning(self) -> Iterator[None]:
         """
-        Keep account of a reply that is on its way to its first token.
+        Count a reply that waits for its first token.
 
         Raises:
             StoreError: the memory is closed, or closing.
@@ -45,10 +45,10 @@ class RunningReplies:
 
     def add(self, stream: ReplyStream) -> ReplyStream:
         """
-        Keep account of *stream* and return it.
+        Register *stream* and return it.
 
         Raises:
-            StoreError: the time of the running replies is over; the stream is closed too.
+            StoreError: the drain has timed out; the stream is closed too.
         """
         with self._guard:
             if not self._is_over:
@@ -59,9 +59,9 @@ class RunningReplies:
 
     def close(self, timeout_s: float) -> int:
         """
-        Begin no more replies, wait for those that run, and end the rest.
+        Start no more replies, wait for the running ones, and cancel the rest.
 
-        What an ended reply has said is stored. Returns how many were ended.
+        The text so far of a cancelled reply is stored. Return the number of cancelled replies.
         """
         deadline = time.monotonic() + timeout_s
         with self._guard:

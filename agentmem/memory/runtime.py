@@ -1,4 +1,4 @@
-"""What every conversation of one `Memory` and one user shares."""
+"""Shared state of all conversations of one `Memory` and one user."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from agentmem.types import MessageId, Scope, SessionInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """A store, who asks, and the model or counter, where there is one."""
+    """A store, the user's scope, and the optional model or counter."""
 
     store: Store
     scope: Scope
@@ -30,29 +30,29 @@ class Runtime:
     policy: Policy
     search_index: SearchIndex | None = None
     zone: tzinfo = UTC
-    """Of dates that are shown, and of those that are asked for."""
+    """Time zone of shown dates, and of dates in queries."""
 
     has_zone: bool = False
-    """Whether it is a user's, so that a time without one is taken for one of it."""
+    """Whether it was set for the user, so that naive times are in it."""
 
     background: Background = field(default_factory=Background)
     replies: RunningReplies = field(default_factory=RunningReplies)
 
     def moment(self, said_at: datetime | None) -> datetime | None:
         """
-        Return *said_at*, with the user's time zone if it has none and the user has one.
+        Return *said_at*; a naive time gets the user's time zone, if there is one.
 
         Raises:
-            InvalidInputError: it is not a moment.
+            InvalidInputError: it is not a datetime.
         """
         return moment_in(self.zone if self.has_zone else None, said_at)
 
     def of_session(self, info: SessionInfo) -> "Runtime":
         """
-        Return the runtime of a session: with its time zone, and templates at its day.
+        Return the runtime of a session: with its time zone, and its date in templates.
 
         Raises:
-            ConfigError: this machine does not know the time zone; the message names the session.
+            ConfigError: the time zone is unknown on this machine; the message names the session.
         """
         counter = self.counter
         if counter is not None and info.day is not None:
@@ -101,22 +101,21 @@ class Runtime:
     @property
     def cache_salt(self) -> str:
         """
-        Separate the cached prefixes of one user from all others'.
+        The cache salt, which separates the cached prefixes of users.
 
-        A hash of a JSON list, since joining two names with a separator would let two different
-        pairs collide.
+        A hash of a JSON list, since with a joining separator two different pairs could collide.
         """
         names = json.dumps([self.scope.namespace, self.scope.user]).encode()
         return hashlib.sha256(names).hexdigest()
 
     def forget_cached(self, message_ids: Sequence[MessageId]) -> None:
         """
-        Drop what is kept elsewhere of messages that were deleted.
+        Remove deleted messages from caches and indexes.
 
-        Of keys and values the model drops all that it has cached of this user's texts.
+        The model evicts all cached keys and values of this user.
 
         Raises:
-            IndexFileError: vectors of them are left in a file that cannot be removed.
+            IndexFileError: a file with their vectors cannot be removed.
         """
         self.store.messages.decoder.forget()
         if self.model is not None:

@@ -1,4 +1,4 @@
-"""Sessions and the subtasks that branch off from them."""
+"""Sessions and their subtasks."""
 
 from dataclasses import replace
 from types import TracebackType
@@ -32,15 +32,15 @@ from agentmem.types.text import check_text
 
 
 class _Forkable(Conversation):
-    """A conversation that can hand a part of its work to a subtask."""
+    """A conversation that can delegate work to subtasks."""
 
     def subtask(self, name: str, *, inherit: Inherit | str = Inherit.ALL) -> "Subtask":
         """
-        Branch off here for a piece of work of its own; use it as a ``with`` block.
+        Fork a subtask here; use it as a ``with`` block.
 
-        With ``inherit="all"`` it sees what this branch shows, and so shares its prefix and the
-        KV cache of that; with ``"pins"`` only the pins and what earlier subtasks promoted. Where
-        a call waits for its result it branches off before that call.
+        With ``inherit="all"`` it has the messages that this branch shows, and shares its prefix and
+        KV cache; with ``"pins"`` only the pins and the promoted results of earlier subtasks. With
+        an open call it forks before that call.
 
         Raises:
             InvalidInputError: *name* is empty or *inherit* unknown.
@@ -49,7 +49,7 @@ class _Forkable(Conversation):
         check_name("subtask name", name)
         self._require_open()
         branch = self.branch
-        # An open call is in the last turn, and so are all results that are still to come.
+        # Open calls are in the last turn, and so are all pending results.
         lowest = 1 if branch.is_line else branch.forked_at + 1
         first = branch.head
         tail = self.messages(first, branch.head)
@@ -66,15 +66,15 @@ class _Forkable(Conversation):
         return Subtask(self._runtime, info.id, depth=self._depth + 1)
 
     async def asubtask(self, name: str, *, inherit: Inherit | str = Inherit.ALL) -> "Subtask":
-        """Do what `subtask` does; the subtask is an ``async with`` block too."""
+        """Async form of `subtask`, usable as an ``async with`` block."""
         return await finished(self.subtask, name, inherit=inherit)
 
 
 class Session(_Forkable, LineKeeping):
     """
-    One conversation of one user, on the line that it was on when it was opened.
+    One conversation of one user, on its line at the time of opening.
 
-    That is its main branch, until an earlier message is edited or answered anew.
+    That is its main branch, until a message is edited or an answer regenerated.
     """
 
     def __init__(self, runtime: Runtime, info: SessionInfo) -> None:
@@ -90,27 +90,27 @@ class Session(_Forkable, LineKeeping):
 
     def delete_subtask(self, branch_id: BranchId) -> None:
         """
-        Delete a subtask with all that was said and pinned in it and in its own subtasks, for good.
+        Permanently delete a subtask with its messages, pins and nested subtasks.
 
-        What it handed back to its parent is a message there; delete that with `delete_message`.
+        Its promoted results are messages of the parent; delete those with `delete_message`.
 
         Raises:
-            SessionNotFoundError: this session has no such subtask.
+            SessionNotFoundError: the subtask does not exist in this session.
         """
         self._depth_of(branch_id)
         gone = self._store.deletion.branch(self._scope, branch_id)
         self._runtime.forget_cached(gone.messages)
 
     def branches(self) -> tuple[BranchInfo, ...]:
-        """List all lines and subtasks, ended ones and those of a killed process too."""
+        """List all lines and subtasks, also ended ones and those of killed processes."""
         return self._store.sessions.branches(self._scope, self.info.id)
 
     def history(self, branch_id: BranchId) -> History:
         """
-        Read a branch of this session, such as an ended subtask.
+        Return read access to a branch of this session, such as an ended subtask.
 
         Raises:
-            SessionNotFoundError: this session has no such branch.
+            SessionNotFoundError: the branch does not exist in this session.
         """
         found = self._runtime.store.sessions.branch(self._runtime.scope, branch_id)
         if found.session_id != self.info.id:
@@ -119,12 +119,12 @@ class Session(_Forkable, LineKeeping):
 
     def resume_subtask(self, branch_id: BranchId) -> "Subtask":
         """
-        Take up a subtask again, to go on with it, to end or to discard it.
+        Resume a subtask, to continue, end or discard it.
 
-        What a killed process had promoted in it, but not handed back, is lost.
+        Promotions of a killed process that were not handed back are lost.
 
         Raises:
-            SessionNotFoundError: this session has no such subtask.
+            SessionNotFoundError: the subtask does not exist in this session.
         """
         return Subtask(self._runtime, branch_id, depth=self._depth_of(branch_id))
 
@@ -156,12 +156,12 @@ class Session(_Forkable, LineKeeping):
 
     def _depth_of(self, branch_id: BranchId) -> int:
         """
-        Count the subtasks that a subtask is inside of, itself included.
+        Return the nesting level of a subtask, itself included.
 
         Raises:
             InvalidInputError: *branch_id* is not an int.
-            SessionNotFoundError: this session has no such subtask.
-            DamagedRowError: it names a parent that is not there.
+            SessionNotFoundError: the subtask does not exist in this session.
+            DamagedRowError: its parent does not exist.
         """
         if not isinstance(branch_id, int):
             raise InvalidInputError(f"a subtask is named by its id, an int, got {branch_id!r:.80}")
@@ -186,11 +186,11 @@ class Session(_Forkable, LineKeeping):
 
 class Subtask(_Forkable):
     """
-    A branch for one piece of work. Only what is promoted goes back to its parent.
+    A branch for one piece of work. Only promoted results go back to its parent.
 
-    At the end of its ``with`` block the scratch leaves the context and its KV blocks are given
-    back; its rows stay in the store. If the block raises, nothing goes back. Where KV blocks are
-    short before that, those of the scratch are evicted before those of its parent.
+    At the end of its ``with`` block its messages leave the context and its KV blocks are released;
+    its rows stay in the store. If the block raises, nothing is promoted. On a shortage of KV blocks
+    those of a subtask are evicted before those of its parent.
     """
 
     _default_scope = PinScope.BRANCH
@@ -201,15 +201,15 @@ class Subtask(_Forkable):
 
     def promote(self, text: str, *, tool_call_id: str | None = None) -> None:
         """
-        Hand *text* back to the parent when this subtask ends.
+        Promote *text* to the parent when this subtask ends.
 
-        It is appended there as an assistant message, or as the result of the parent's call
-        *tool_call_id*. Where that call has its result by then, or was closed, it is a later
-        message that names the call, and so it is where the parent never made the call and waits
-        for others; where it waits for none, a call of that id is put before it.
+        It is appended as an assistant message, or as the result of the parent's call
+        *tool_call_id*. If that call has a result by then, or was closed, it is a later message that
+        names the call; so it is if the parent never made the call and has other open calls; without
+        open calls a synthetic call of that id is inserted.
 
         Raises:
-            InvalidInputError: *text* cannot be stored, or says nothing and is not a result, or
+            InvalidInputError: *text* cannot be stored, or is blank and not a result, or
                 *tool_call_id* is not an id.
             ConflictError: this subtask has ended.
         """
@@ -227,10 +227,10 @@ class Subtask(_Forkable):
 
     def end(self) -> None:
         """
-        End the subtask and hand back what was promoted, in one step: all of it or nothing.
+        End the subtask and hand back its promoted results, atomically.
 
         Raises:
-            ConflictError: it has ended already, or the parent has and something was promoted.
+            ConflictError: it has ended already, or has promoted results and the parent has ended.
         """
         self._require_open()
         self._store.messages.merge(self._scope, self._branch_id, self._promoted)
@@ -239,7 +239,7 @@ class Subtask(_Forkable):
 
     def discard(self) -> None:
         """
-        End the subtask and hand back nothing.
+        End the subtask without handing back results.
 
         Raises:
             ConflictError: it has ended already.
@@ -289,7 +289,7 @@ class Subtask(_Forkable):
             await finished(self.__exit__, kind, error, trace)
 
     def _free_scratch(self) -> None:
-        """Drop the KV of what only this branch said; the parent's prefix stays cached."""
+        """Evict the KV of this branch's messages; the parent's prefix stays cached."""
         prompt, model = self._first_prompt, self._runtime.model
         if prompt is None or model is None:
             return
@@ -300,7 +300,7 @@ class Subtask(_Forkable):
             )
 
     def _inherited_ids(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return the ids of the part of this branch's first prompt that its parent said."""
+        """Return the ids of the parent's part of this branch's first prompt."""
         forked_at = self.branch.forked_at
         window = (s for s in prompt.layout if s.tier in (Tier.RECENT, Tier.CURRENT))
         num_inherited = sum(max(0, min(s.last, forked_at) - s.first + 1) for s in window)

@@ -1,4 +1,4 @@
-"""A conversation as it was: read only."""
+"""Read-only snapshots of a conversation."""
 
 from agentmem.memory.aio import in_thread
 from agentmem.memory.runtime import Runtime
@@ -8,9 +8,9 @@ from agentmem.types.short_repr import short_repr
 
 class Snapshot:
     """
-    A branch as of a position: what had been said, and the pins of that moment.
+    A branch as of a position: its messages, and the pins of that time.
 
-    Messages that were deleted since are deleted here too.
+    Messages deleted since are deleted here too.
     """
 
     def __init__(self, runtime: Runtime, branch_id: BranchId, head: int) -> None:
@@ -23,12 +23,12 @@ class Snapshot:
         return short_repr("Snapshot", branch=self._branch_id, head=self.head)
 
     def messages(self, first: int = 1) -> tuple[StoredMessage, ...]:
-        """Read what had been said from position *first* on."""
+        """Return the messages from position *first* on."""
         store, scope = self._runtime.store, self._runtime.scope
         return store.messages.read(scope, self._branch_id, first, self.head)
 
     def pins(self) -> tuple[Pin, ...]:
-        """Return the pins as of the moment the newest message was stored; none before the first."""
+        """Return the pins as of the storage of the newest message; none before the first."""
         newest = self.messages(self.head) if self.head else ()
         if not newest:
             return ()

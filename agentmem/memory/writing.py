@@ -1,4 +1,4 @@
-"""One branch to write to, and to make prompts of."""
+"""Write access to a branch, and prompt assembly."""
 
 import logging
 import random
@@ -44,11 +44,11 @@ from agentmem.types import (
 _log = logging.getLogger(__name__)
 
 _MAX_ATTEMPTS = 40
-"""How often a prompt is assembled again because another process has logged one meanwhile."""
+"""Maximum retries of an assembly after conflicts with concurrent ones."""
 
 
 class Writing(Erasing):
-    """A branch that can be written and assembled. All state is in the store."""
+    """A branch with write access and prompt assembly. All state is in the store."""
 
     def pin(
         self,
@@ -59,17 +59,16 @@ class Writing(Erasing):
         expected_version: int | None = None,
     ) -> Pin:
         """
-        Keep *text* in every prompt, byte for byte, until the pin is changed or removed.
+        Pin *text* to every prompt, byte for byte, until the pin is changed or removed.
 
-        Without a *scope* a session's pin is the session's and a subtask's its own, so that it
-        changes nothing for its parent. It takes the place of one that the policy made of a message
-        under the same key. The same text again is no change. A changed pin changes the beginning
-        of the prompt, so the next reply computes its prefix anew.
+        Without a *scope* a session's pin is the session's and a subtask's is the subtask's, without
+        effect on the parent. It replaces an automatic pin of the same key. Pinning the same text
+        again is a no-op. A changed pin changes the start of the prompt, so the next reply
+        recomputes its prefix.
 
         Raises:
             InvalidInputError: *key* or *text* is empty or cannot be stored.
-            ConflictError: *expected_version* is given and the pin is at another one, or this
-                subtask has ended.
+            ConflictError: the pin is not at *expected_version*, or this subtask has ended.
         """
         self._require_open()
         return self._store.pins.set(
@@ -83,13 +82,13 @@ class Writing(Erasing):
 
     def unpin(self, key: str, *, scope: PinScope | str | None = None) -> None:
         """
-        Take a pin out of the prompts that follow; its versions stay in the store.
+        Remove a pin from later prompts; its versions stay in the store.
 
-        Without a *scope* it is that of the session and of its own line, or the user's if there is
-        no other; in a subtask its own.
+        Without a *scope* it is that of the session and of its line, or the user's if there is no
+        other; in a subtask the subtask's.
 
         Raises:
-            PinNotFoundError: it was never set there.
+            PinNotFoundError: it was never set in that scope.
             ConflictError: this subtask has ended.
         """
         self._require_open()
@@ -98,13 +97,12 @@ class Writing(Erasing):
 
     def undo_pin(self, key: str, *, scope: PinScope | str | None = None) -> Pin:
         """
-        Bring back what the pin said before its last change, as a new version.
+        Restore the text of a pin before its last change, as a new version.
 
-        Without a *scope* it is, of those that `unpin` would take out, the one that was changed
-        last.
+        Without a *scope* it is the most recently changed of those that `unpin` would remove.
 
         Raises:
-            PinNotFoundError: it was never set there.
+            PinNotFoundError: it was never set in that scope.
         """
         self._require_open()
         pin_scope = None if scope is None else pin_scope_of(scope)
@@ -128,23 +126,22 @@ class Writing(Erasing):
         created_at: datetime | None = None,
     ) -> StoredMessage:
         """
-        Store one message at the end of this branch.
+        Append one message to this branch.
 
-        The transcript stays legal: calls that are still open when the talk goes on get a synthetic
-        result, and a result that no call asked for a synthetic call. A result that comes after its
-        call was closed is kept: prompts show it in the place of the synthetic one if none has
-        shown that yet, else as a later message that names the call. With a *client_key* a retry is
-        safe: the same key again gives the first result. *extra* is any JSON value that comes back
-        with the message as it is, and that no model reads. *created_at* is when it was said, if
-        that was not now but elsewhere and earlier: it is shown and searched by; the order stays
-        that of appending. Thoughts in an assistant's text, marked as the model marks them, become
-        a `ReasoningPart`.
+        The transcript stays valid: open calls get a synthetic result when the conversation
+        continues, and a result without a call a synthetic call. A late result is kept: prompts show
+        it in place of the synthetic one if none has shown that yet, else as a later message that
+        names the call. A *client_key* makes retries idempotent: the same key returns the first
+        result. *extra* is any JSON value, stored with the message and not shown to models.
+        *created_at* is the original time of an imported message, for display and search; the order
+        is that of appending. Reasoning in an assistant's text, in the model's tags, becomes a
+        `ReasoningPart`.
 
         Raises:
-            InvalidInputError: an empty user message, a field that does not go with the role, text
+            InvalidInputError: an empty user message, a field that does not match the role, text
                 that cannot be stored, the system role (pins), a *created_at* without a time zone.
             TranscriptError: a second result for a call, or one for no call while others wait.
-            ConflictError: the branch has ended, or *client_key* was used for something else.
+            ConflictError: the branch has ended, or *client_key* was used for other content.
             ConfigError: the policy's ``auto_pin`` failed; the message is stored.
         """
         message = Message(
@@ -185,7 +182,7 @@ class Writing(Erasing):
         if auto_pin is None:
             return
         branch = self._store.sessions.branch(self._scope, stored.branch_id)
-        # What a line begins with takes the place of an earlier message, and is no other task.
+        # The first message of a line replaces an earlier one, and is not another task.
         is_first = stored.position == (1 if branch.is_line else branch.forked_at + 1)
         try:
             found = auto_pin.pin(stored, is_first=is_first)
@@ -213,34 +210,34 @@ class Writing(Erasing):
         hits: Sequence[Hit] | None = None,
     ) -> Prompt:
         """
-        Build the prompt for the state of now, and log it.
+        Assemble the prompt of the current state, and log it.
 
-        The same state gives the same bytes, in this process or another; what a retriever has
-        embedded so far is a part of the state. With a retriever, messages that fit *query*, by
-        default what the user said last, are recalled: the best of them stand before the current
-        turn, within their share of the budget, if the window does not show them anyway. *hits* are
-        such messages, found by other means; ``()`` recalls nothing.
+        Deterministic: the same state gives a byte-identical prompt, in any process; the vectors
+        embedded so far are part of the state. With a retriever, messages that match *query*, by
+        default the user's last message, are recalled: the best ones are shown before the current
+        turn, within their share of the budget, unless the window shows them. *hits* are messages to
+        recall in place of a search; ``()`` recalls nothing.
 
         Raises:
-            ContextOverflowError: pins and current turn alone are over the budget.
-            ConfigError: there is nothing to count with, or a *query* and no retriever.
-            InvalidInputError: *query* and *hits* are given, or nothing has been said yet, and pins
-                alone are no prompt.
+            ContextOverflowError: pins and current turn alone exceed the budget.
+            ConfigError: there is no token counter, or a *query* without a retriever.
+            InvalidInputError: *query* and *hits* are given, or there are no messages: pins alone
+                are not a prompt.
         """
         wanted = wanted_recall(self._runtime, query, hits)
         return self._assemble_and_look_ahead(self._runtime.budget_for(budget), wanted)
 
     def compact(self, *, budget: Budget | None = None) -> Prompt:
         """
-        Slide the window to its low-water mark now, and compact what leaves it.
+        Slide the window to its low-water mark now, and compact the messages that leave it.
 
-        For a quiet moment: with a summarizer that asks a model, the next reply then does not wait
-        for it. Messages may be appended meanwhile, also by other processes.
+        For idle times: with summaries by a model, the next reply then does not wait for one.
+        Messages may be appended meanwhile, also by other processes.
 
         Raises:
             ContextOverflowError: pins and current turn alone are over the budget.
-            ConfigError: there is nothing to count with.
-            InvalidInputError: nothing has been said yet.
+            ConfigError: there is no token counter.
+            InvalidInputError: there are no messages yet.
         """
         budget = self._runtime.budget_for(budget)
         prompt = self._assemble(budget, (), must_slide=True)
@@ -248,7 +245,7 @@ class Writing(Erasing):
         return prompt
 
     def compaction_state(self, *, budget: Budget | None = None) -> CompactionState:
-        """Return the state of background compaction of this branch, and why the last one failed."""
+        """Return the state of background compaction of this branch, and its last error."""
         budget = self._runtime.budget_for(budget)
         return self._runtime.background.state(
             compaction_key(self._runtime, self._branch_id, budget)
@@ -260,7 +257,7 @@ class Writing(Erasing):
         return prompt
 
     def _assemble(self, budget: Budget, wanted: Wanted, *, must_slide: bool = False) -> Prompt:
-        """Load, decide, log; and look again when the log has gone on meanwhile."""
+        """Load, assemble and log; retry if the log has changed concurrently."""
         assembler = Assembler(self._runtime.need_counter(), budget, self._runtime.policy)
         for attempt in range(_MAX_ATTEMPTS):
             view, previous = load_view(self._runtime, self._branch_id, budget)
@@ -269,7 +266,7 @@ class Writing(Erasing):
             recalled = recall_for(self._runtime, view, budget, wanted, is_whole=whole)
             prompt = assembler.assemble(said(recalled))
             if whole and leaves_out(prompt):
-                # It was not all shown after all, as behind large pins: now there is what to recall.
+                # Not everything was shown after all, as after large pins: now recall.
                 prompt = assembler.assemble(recall_for(self._runtime, view, budget, wanted))
             if previous is not None and is_same(prompt, previous):
                 return replace(prompt, assembly_id=previous.id)
@@ -281,7 +278,7 @@ class Writing(Erasing):
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise
-                # A writer that retries at another time than the others gets through.
+                # Jitter, so that concurrent writers retry at different times.
                 time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
             else:
                 _log_warnings(recorded)
@@ -298,7 +295,7 @@ class Writing(Erasing):
 
 
 def _log_warnings(prompt: Prompt) -> None:
-    """Log the warnings of *prompt* where they are new: at the start, or with other pins."""
+    """Log the warnings of *prompt* if they are new: at the start, or with other pins."""
     if prompt.reuse.broken_by not in (None, PrefixBreak.COMPACTION, PrefixBreak.RETRIEVED):
         for warning in prompt.warnings:
             line = "branch {branch_id}: " + warning.replace("{", "{{").replace("}", "}}")
