@@ -17,7 +17,6 @@ from agentmem.memory.clocks import seen_from
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
 from agentmem.store.prompt_log.summaries import Sources
-from agentmem.store.view import View, at_once
 from agentmem.types import (
     AssemblyInfo,
     BranchId,
@@ -27,7 +26,6 @@ from agentmem.types import (
     PrefixBreak,
     Prompt,
     Role,
-    Scope,
     StoredMessage,
     Summary,
     Tier,
@@ -47,10 +45,7 @@ def load_view(
     parent's, to share the parent's prefix. With *head* the branch is loaded as of that newest
     message.
     """
-    found = at_once(
-        runtime.store,
-        lambda view: _look(view, runtime, branch_id, budget, head),
-    )
+    found = runtime.store.snapshot(lambda: _look(runtime, branch_id, budget, head))
     branch, previous, messages = found.branch, found.previous, found.messages
     if previous is None:
         # It counts tokens, so it runs outside of a transaction.
@@ -102,39 +97,37 @@ class _Found:
     left: tuple[StoredMessage, ...]
 
 
-def _look(
-    view: View, runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None
-) -> _Found:
-    scope = runtime.scope
-    line = view.sessions.lineage(scope, branch_id)
+def _look(runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None) -> _Found:
+    store, scope = runtime.store, runtime.scope
+    line = store.sessions.lineage(scope, branch_id)
     branch = line[0]
     head = branch.head if head is None else head
-    previous = _last_assembly(view, runtime, line, head, budget)
+    previous = _last_assembly(runtime, line, head, budget)
     floor = _floor(line)
     start = 1 if previous is None else _window_start(previous)
     messages: tuple[StoredMessage, ...] = ()
     if previous is not None:
-        messages = view.messages.read(scope, branch.id, max(start, floor + 1), head)
+        messages = store.messages.read(scope, branch.id, max(start, floor + 1), head)
     promoted: tuple[StoredMessage, ...] = ()
     if floor:
-        promoted = view.messages.promoted(scope, branch.id, first=start, last=floor)
+        promoted = store.messages.promoted(scope, branch.id, first=start, last=floor)
     return _Found(
         branch=branch,
         head=head,
         floor=floor,
         previous=previous,
-        fresh=PrefixBreak.FIRST if previous is not None else _why_fresh(view, runtime, branch),
+        fresh=PrefixBreak.FIRST if previous is not None else _why_fresh(runtime, branch),
         messages=messages,
         promoted=promoted,
-        pins=view.pins.visible(scope, branch.id),
-        summaries=_summaries(view, scope, branch, previous),
-        blocks=_blocks(view, runtime, branch, previous),
-        left=_left(view, runtime, branch, previous, floor=floor),
+        pins=store.pins.visible(scope, branch.id),
+        summaries=_summaries(runtime, branch, previous),
+        blocks=_blocks(runtime, branch, previous),
+        left=_left(runtime, branch, previous, floor=floor),
     )
 
 
 def _left(
-    view: View, runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None, *, floor: int
+    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None, *, floor: int
 ) -> tuple[StoredMessage, ...]:
     """Load the last messages that left the window without a summary, for a later one."""
     if previous is None or runtime.policy.summarizer is None:
@@ -146,7 +139,7 @@ def _left(
         first, last = max(span.first, floor + 1), min(span.last, start - 1)
         first = max(first, last - room + 1)
         if span.tier is None and first <= last and room:
-            found = (*view.messages.read(runtime.scope, branch.id, first, last), *found)
+            found = (*runtime.store.messages.read(runtime.scope, branch.id, first, last), *found)
     return found
 
 
@@ -159,10 +152,10 @@ def _before(previous: AssemblyInfo) -> Before:
 
 
 def _last_assembly(
-    view: View, runtime: Runtime, line: Sequence[BranchInfo], head: int, budget: Budget
+    runtime: Runtime, line: Sequence[BranchInfo], head: int, budget: Budget
 ) -> AssemblyInfo | None:
     for branch in line:
-        found = view.prompt_log.last(
+        found = runtime.store.prompt_log.last(
             runtime.scope,
             branch.id,
             context=budget.context,
@@ -177,8 +170,8 @@ def _last_assembly(
     return None
 
 
-def _why_fresh(view: View, runtime: Runtime, branch: BranchInfo) -> PrefixBreak:
-    newest = view.prompt_log.newest(runtime.scope, branch.id)
+def _why_fresh(runtime: Runtime, branch: BranchInfo) -> PrefixBreak:
+    newest = runtime.store.prompt_log.newest(runtime.scope, branch.id)
     if newest is None:
         return PrefixBreak.FIRST if branch.parent is None else PrefixBreak.BRANCH
     is_same = newest.fingerprint == runtime.need_counter().fingerprint
@@ -201,15 +194,17 @@ def _floor(line: Sequence[BranchInfo]) -> int:
 
 
 def _summaries(
-    view: View, scope: Scope, branch: BranchInfo, previous: AssemblyInfo | None
+    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
 ) -> tuple[Summary, ...]:
     layout = previous.layout if previous is not None else ()
     keys = dict.fromkeys(span.source for span in layout if span.source is not None)
-    return view.prompt_log.summaries(scope, branch.id, list(keys)) if keys else ()
+    if not keys:
+        return ()
+    return runtime.store.prompt_log.summaries(runtime.scope, branch.id, list(keys))
 
 
 def _blocks(
-    view: View, runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
+    runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
 ) -> tuple[Block, ...]:
     """Load the recalled messages that earlier prompts kept in place, if the policy still does."""
     if previous is None or not runtime.policy.keep_recalled:
@@ -217,7 +212,7 @@ def _blocks(
     hits: dict[int, list[Hit]] = {}
     for span in previous.layout:
         if span.anchor is not None:
-            found = view.messages.read(runtime.scope, branch.id, span.first, span.last)
+            found = runtime.store.messages.read(runtime.scope, branch.id, span.first, span.last)
             again = (Hit(stored=one, score=0.0, times=span.times) for one in found)
             hits.setdefault(span.anchor, []).extend(again)
     return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))

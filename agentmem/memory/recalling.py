@@ -10,7 +10,6 @@ from agentmem.errors import InvalidInputError
 from agentmem.memory.clocks import hits_in
 from agentmem.memory.runtime import Runtime
 from agentmem.protocols import Hit, Query, SearchIndex, SearchScope
-from agentmem.store.view import View, at_once
 from agentmem.types import (
     BranchId,
     BranchInfo,
@@ -141,8 +140,8 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
 ) -> tuple[Hit, ...]:
     """Search as of the newest message *head*; None for now."""
     recall = runtime.need_search_index()
-    branch, visible = at_once(
-        runtime.store, lambda view: _visible(view, runtime, branch_id, everywhere=everywhere)
+    branch, visible = runtime.store.snapshot(
+        lambda: _visible(runtime, branch_id, everywhere=everywhere)
     )
     if head is not None:
         # Messages appended after the snapshot must not be recalled yet.
@@ -198,7 +197,7 @@ def _distinct(recall: SearchIndex, query: Query) -> tuple[Hit, ...]:
 
 
 def _visible(
-    view: View, runtime: Runtime, branch_id: BranchId, *, everywhere: bool
+    runtime: Runtime, branch_id: BranchId, *, everywhere: bool
 ) -> tuple[BranchInfo, dict[BranchId, tuple[int, int]]]:
     """
     Return a branch, and the positions that it may recall, by the branch that stores them.
@@ -207,10 +206,10 @@ def _visible(
     only. Never sibling branches. With *everywhere* also the current lines of the user's other
     sessions, where these are not their main ones.
     """
-    line = view.sessions.lineage(runtime.scope, branch_id)
+    line = runtime.store.sessions.lineage(runtime.scope, branch_id)
     visible = _of_line(line)
     if everywhere:
-        others = view.sessions.later_lines(runtime.scope)
+        others = runtime.store.sessions.later_lines(runtime.scope)
         for other in (one for one in others if one[0].session_id != line[0].session_id):
             visible.update(_of_line(other))
     return line[0], visible

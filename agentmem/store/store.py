@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from agentmem.config import DatabaseConfig
 from agentmem.store.database.database import Database
@@ -22,6 +22,8 @@ from agentmem.store.transcript.pins import Pins
 from agentmem.store.transcript.sessions import Sessions
 from agentmem.store.transfer.export_import import Transfer
 from agentmem.store.vectors.retrieval_store import DatabaseRetrievalStore
+
+T = TypeVar("T")
 
 
 def _now() -> datetime:
@@ -54,6 +56,17 @@ class Store:
     def retrieval_store(self, namespace: str) -> DatabaseRetrievalStore:
         """Return what a retriever reads of a namespace, and where it keeps its vectors."""
         return DatabaseRetrievalStore(self.database, namespace)
+
+    def snapshot(self, work: Callable[[], T]) -> T:
+        """
+        Run *work* so that all its reads of this store see one moment, in one transaction.
+
+        *work* may run again from the start, and does nothing but read.
+
+        Raises:
+            StoreError: the database could not be read, or *work* tried to write.
+        """
+        return self.database.snapshot(work)
 
     @classmethod
     def open(

@@ -115,6 +115,14 @@ def _pool(config: DatabaseConfig) -> dict[str, Any]:
     }
 
 
+SNAPSHOT_CACHE: Final = "agentmem_snapshot"
+"""
+Execution option of the connection of a `Database.snapshot`: a dict of what was read on it.
+
+Several parts look up the same branch, and in a snapshot it is the same row.
+"""
+
+
 class Database:
     """
     Runs reads and writes, each in a transaction of its own that never outlives the call.
@@ -137,7 +145,7 @@ class Database:
         self._is_held = self._is_torn = False
         self._unused = threading.Condition()
         self._file: FileIdentity | None = None
-        self._turn = threading.Lock() if self.is_memory else nullcontext()
+        self._lock = threading.Lock() if self.is_memory else nullcontext()
         self._postgres: PostgresSetup | None = None
         self._read_only_file: ReadOnlyFile | None = None
         if url.get_backend_name() == "postgresql":
@@ -153,6 +161,7 @@ class Database:
         )
         self._not_durable = self._writer.execution_options(agentmem_not_durable=True)
         self._schema: SchemaWatch | None = None
+        self._snapshot = threading.local()
         hold_in_fork(self)
 
     @property
@@ -233,12 +242,40 @@ class Database:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """
-        Run *work* on a consistent view and give its result.
+        Run *work* on one consistent snapshot and return its result.
+
+        Within `snapshot` it joins the transaction that is open in this thread.
 
         Raises:
             StoreError: the database could not be read, or this was closed.
         """
+        joined: Connection | None = getattr(self._snapshot, "connection", None)
+        if joined is not None:
+            return work(joined)
         return self._run(self._reader, work)
+
+    def snapshot(self, work: Callable[[], T]) -> T:
+        """
+        Run *work* so that all its reads join one transaction and see one moment.
+
+        Beginning and ending a transaction costs more than looking up a few rows. *work* may run
+        again from the start, as in `read`, and does nothing but read: models are called and tokens
+        counted afterwards.
+
+        Raises:
+            StoreError: the database could not be read, or *work* tried to write.
+        """
+
+        def joined(connection: Connection) -> T:
+            if getattr(self._snapshot, "connection", None) is not None:
+                return work()
+            self._snapshot.connection = connection.execution_options(**{SNAPSHOT_CACHE: {}})
+            try:
+                return work()
+            finally:
+                self._snapshot.connection = None
+
+        return self.read(joined)
 
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """
@@ -254,6 +291,8 @@ class Database:
             DatabaseBusyError: the lock did not come in time.
             StoreError: the database could not be written, or this was closed.
         """
+        if getattr(self._snapshot, "connection", None) is not None:
+            raise StoreError(f"a snapshot is read-only: {work!r:.80} cannot run within it")
         if self.is_read_only:
             raise ReadOnlyDatabaseError(
                 f"{self.place} was opened with read_only=True: open it without to write"
@@ -326,7 +365,7 @@ class Database:
 
     def _once(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         watched = None if engine is self._reader else self._file
-        with self._turn, engine.connect() as connection:
+        with self._lock, engine.connect() as connection:
             if watched is not None:
                 watched.check(connection.info)
             transaction = connection.begin()
@@ -389,6 +428,7 @@ class Database:
         self._in_use, self._unused, self._is_held = 0, threading.Condition(), False
         if not self.is_memory:
             self._pid = os.getpid()
+            self._snapshot = threading.local()
             _left_behind.append(self._engine.pool)
             self._engine.dispose(close=False)
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
 
 from agentmem.errors import ConflictError
 from agentmem.store.database.damage import check_row, damaged
+from agentmem.store.database.database import SNAPSHOT_CACHE
 from agentmem.store.database.schema import AnyRow, AnySelect, BranchRow, OwnerRow, SessionRow
 from agentmem.store.database.tenancy import check_id, is_owner, not_found, owner_digest
 from agentmem.types import BranchId, BranchInfo, BranchState, Inherit, Scope, SessionId
@@ -87,13 +88,6 @@ _LATEST_OF: Final = select(func.max(BranchRow.updated_at)).where(
 _STATES: Final = frozenset(BranchState)
 _INHERITS: Final = frozenset(Inherit)
 
-REMEMBERED: Final = "agentmem_branches"
-"""
-Execution option of a connection: a dict of the branches that were read on it.
-
-For a transaction that sees one moment (see `view`), where several parts look up the same branch.
-"""
-
 
 def find_branch(
     connection: Connection, scope: Scope, branch_id: BranchId, *, lock: bool = False
@@ -105,7 +99,7 @@ def find_branch(
         SessionNotFoundError: no such branch of this scope.
     """
     check_id("branch", branch_id)
-    remembered: dict[Any, AnyRow] = connection.get_execution_options().get(REMEMBERED, {})
+    remembered: dict[Any, AnyRow] = connection.get_execution_options().get(SNAPSHOT_CACHE, {})
     if not lock and (known := remembered.get((scope, branch_id))) is not None:
         return known
     statement = _LOCKED if lock else _ONE
@@ -188,7 +182,7 @@ def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:
     """Read the branches that *branch* was forked off, from its parent to ``main``, in one look."""
     if branch.parent_id is None:
         return ()
-    remembered: dict[Any, Any] = connection.get_execution_options().get(REMEMBERED, {})
+    remembered: dict[Any, Any] = connection.get_execution_options().get(SNAPSHOT_CACHE, {})
     known: Sequence[AnyRow] | None = remembered.get(branch.parent_id)
     if known is None:
         known = connection.execute(_ANCESTORS, {"branch": branch.parent_id}).all()
