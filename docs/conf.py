@@ -5,6 +5,8 @@ from importlib.metadata import version as version_of
 
 from sphinx.application import Sphinx
 
+import agentmem
+
 project = "agentmem"
 author = "the agentmem authors"
 copyright = author  # noqa: A001 - Sphinx reads this name
@@ -44,7 +46,31 @@ def _skip_documented(
 
 _PAGE_OF: dict[type, str] = {}
 
+_SUBJECTS = {
+    "memory": "Memory, sessions, replies",
+    "config": "Settings",
+    "types": "Messages, prompts, accounts",
+    "context": "Policies and summaries",
+    "protocols": "What you can implement, and its values",
+    "store": "Results of exports and purges",
+    "errors": "Errors",
+}
+
+
+def _list_names(_app: Sphinx, page: str, source: list[str]) -> None:
+    """List the names of `agentmem` by the package that they come from."""
+    if page != "reference/agentmem":
+        return
+    names: dict[str, list[str]] = {}
+    for name in agentmem.__all__:
+        home = getattr(agentmem, name).__module__.split(".")[1]
+        names.setdefault(home, []).append(f"{{py:obj}}`{name} <agentmem.{name}>`")
+    rows = [f"| {say} | {', '.join(names.pop(home, []))} |" for home, say in _SUBJECTS.items()]
+    rows += [f"| {home} | {', '.join(found)} |" for home, found in names.items()]
+    source[0] = source[0].replace("%NAMES%", "\n".join(["| subject | names |", "|---|---|", *rows]))
+
 
 def setup(app: Sphinx) -> None:
     """Connect what this file adds to Sphinx."""
     app.connect("autodoc-skip-member", _skip_documented)
+    app.connect("source-read", _list_names)
