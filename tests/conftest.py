@@ -13,11 +13,33 @@ from hypothesis import settings
 
 from agentmem.config import InferenceConfig
 from agentmem.store.database import alembic_runner
-from tests import tables
+from tests import fast, tables
 
 settings.register_profile("agentmem", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "agentmem")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="run the tests of `make fast`")
+
+
+def pytest_configure() -> None:
+    fast.notice_processes()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    fast.choose(items)
+    if config.getoption("--fast"):
+        left_out = [item for item in items if not item.stash[fast.IS_FAST]]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.stash[fast.IS_FAST]]
+
+
+@pytest.fixture(autouse=True)
+def _fast_tests_are_fast(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield from fast.watched(request.node)
 
 
 @pytest.fixture(autouse=True, scope="session")

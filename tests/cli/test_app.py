@@ -1,9 +1,6 @@
-"""The commands as a user meets them: a process of its own, its output and its exit code."""
+"""The commands as a user meets them: their output and their exit code."""
 
-import os
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -11,17 +8,7 @@ from agentmem.config import Budget
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel
 from tests.builders import words
-
-
-def agentmem(*arguments, stdin=""):
-    return subprocess.run(
-        [sys.executable, "-c", "from agentmem.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        input=stdin,
-        env={**os.environ, "COLUMNS": "160"},
-        check=False,
-    )
+from tests.cli.command import agentmem, agentmem_process
 
 
 @pytest.fixture
@@ -47,6 +34,14 @@ def test_sessions_lists_them_with_their_sizes(written):
     assert done.returncode == 0
     assert "trip" in done.stdout
     assert "21" in done.stdout
+
+
+@pytest.mark.slow
+def test_in_a_process_of_its_own_a_command_does_the_same(written):
+    for arguments in (["sessions", "-d", written], ["show", "trip", "-d", written], ["show"]):
+        here, there = agentmem(*arguments), agentmem_process(*arguments)
+        assert (here.returncode, here.stdout) == (there.returncode, there.stdout)
+        assert here.stderr == there.stderr
 
 
 def test_show_prints_pins_and_messages_and_no_control_codes(written):
@@ -174,11 +169,11 @@ def test_without_a_command_it_shows_help():
 
 @pytest.mark.model
 def test_chat_answers_keeps_and_goes_on(url):
-    first = agentmem(
+    first = agentmem_process(
         "chat", "trip", "-d", url, "--pin", "role=You are a guide.", "--max-tokens", "8",
         stdin="Hello there\n\n/pins\n/help\n/truncations\n",
     )  # fmt: skip
-    again = agentmem("chat", "trip", "-d", url, "--max-tokens", "8", stdin="/quit\n")
+    again = agentmem_process("chat", "trip", "-d", url, "--max-tokens", "8", stdin="/quit\n")
 
     assert first.returncode == 0, first.stderr
     assert "You are a guide." in first.stdout

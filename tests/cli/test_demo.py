@@ -8,7 +8,7 @@ from rich.console import Console
 
 from agentmem.cli import story
 from agentmem.cli.demo import run_demo
-from tests.cli.test_app import agentmem
+from tests.cli.command import agentmem
 from tests.openai_server import openai_server
 
 

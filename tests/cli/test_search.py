@@ -4,7 +4,7 @@ import pytest
 
 from agentmem.memory import Memory
 from agentmem.testing import ScriptedModel
-from tests.cli.test_app import agentmem
+from tests.cli.command import agentmem
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from agentmem.errors import InvalidInputError, SessionNotFoundError
 from agentmem.memory import Memory
 from agentmem.store import Store
-from tests.cli.test_app import agentmem
+from tests.cli.command import agentmem
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from agentmem.config import DatabaseConfig
 from agentmem.errors import ConfigError
 from agentmem.memory import Memory
-from tests.cli.test_app import agentmem
+from tests.cli.command import agentmem
 
 
 def test_a_branch_is_shown_as_json_and_nothing_is_cut(tmp_path):

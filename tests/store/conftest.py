@@ -28,13 +28,14 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres():
+def postgres(request):
     """
     A real server for the whole run.
 
     Its folder is not one of pytest's: root's server runs as another user, and the next pytest that
     starts on the machine takes that user's access to pytest's folders away.
     """
+    assert not request.config.getoption("--fast"), "a fast test needs no server"
     folder = Path(tempfile.mkdtemp(prefix="agentmem-postgres-"))
     server = _start(folder / "data")
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
