@@ -20,7 +20,7 @@ EMPTY := $(VENV)/empty
 help:
 	@echo "make demo   set up and run the main job"
 	@echo "make test   set up and run every check and test"
-	@echo "make fast   the checks and tests that need no model weights"
+	@echo "make fast   ruff and one case of each test that needs no process, server or weights: a minute"
 	@echo "make dist   build sdist and wheel, and try the wheel in an empty environment"
 	@echo "make docs   build the documentation into build/docs, warnings as errors"
 	@echo "make peers  set up what bench_assemble.py --peers measures beside agentmem"
@@ -66,7 +66,7 @@ docs: setup
 
 fast: setup
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not model"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --fast
 
 bench: setup
 	for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done

@@ -32,6 +32,7 @@ def test_few_blocks_are_not_run():
     assert {name: count for name, count in counts.items() if count} == NOT_RUN
 
 
+@pytest.mark.slow
 def test_all_blocks_pass_the_type_checker(tmp_path):
     for path in (*WITH_CODE, *READMES):
         code = [block.code for block in (*prelude_of(path), *blocks_of(path))]

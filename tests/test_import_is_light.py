@@ -1,6 +1,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 HEAVY = ("torch", "transformers", "faiss", "sentence_transformers")
 # Each costs a tenth of a second or more, and most programs need none of them.
 SLOW = ("alembic", "sqlalchemy.dialects.postgresql", "rich.progress", "numpy", "jinja2")

@@ -30,6 +30,7 @@ def test_every_text_has_a_vector_of_length_one():
     assert vectors.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same_vector():
     first, second = (finish(start(EMBED)) for _ in range(2))
 
@@ -43,6 +44,7 @@ def test_another_name_is_another_embedder():
     assert (one.embed_query("hotel") != other.embed_query("hotel")).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 12, 13, 25, 100])
 def test_pieces_of_a_text_overlap_and_cover_all_of_it(length):
     pieces = HashingEmbedder(max_chars=10).split("x" * length)

@@ -10,6 +10,8 @@ import pytest
 
 from agentmem.store import head
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 OFFLINE = ["--no-deps", "--no-index"]

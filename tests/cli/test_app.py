@@ -167,6 +167,7 @@ def test_without_a_command_it_shows_help():
         assert command in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_chat_answers_keeps_and_goes_on(url):
     first = agentmem_process(

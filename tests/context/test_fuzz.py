@@ -2,11 +2,14 @@
 
 from collections import Counter
 
+import pytest
 from fuzz_checks import FAULTS
 from fuzz_context import run_session
 from fuzz_memory import run_memory_session
 
 from agentmem.testing import WordCounter
+
+pytestmark = pytest.mark.slow
 
 
 def zeros(total):

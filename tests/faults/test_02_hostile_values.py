@@ -103,6 +103,7 @@ def test_whatever_a_field_holds_prompts_go_on(field):
     try_all("sqlite://", WordCounter(), field, HOSTILE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", SHOWN_BY_TEMPLATES)
 @pytest.mark.parametrize("kind", ["smollm2", "mistral"])
 def test_templates_and_tokenizers_take_it_too(kind, field):

@@ -72,6 +72,7 @@ def test_behind_pins_of_800_of_950_tokens_the_window_slides_with_every_third_tur
     assert slides(prompts) <= 200 / 3
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     share=st.sampled_from([0.0, 0.3, 0.6, 0.8, 0.9, 0.95]),

@@ -98,6 +98,7 @@ def test_turns_that_leave_one_by_one_are_summed_up_once_they_are_enough(low_wate
     assert in_one_range(prompt)
 
 
+@pytest.mark.slow
 def test_a_gap_is_taken_up_after_a_restart_and_in_a_subtask(tmp_path):
     url = f"sqlite:///{tmp_path / 'gap.db'}"
     budget = Budget(context=300, reply=20, low_water=1.0, summary=0.4, retrieved=0)

@@ -49,6 +49,7 @@ print([one.message.text for one in session.messages()])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["memory", "file"])
 def test_a_stream_that_is_collected_in_the_middle_of_a_write_is_stored(place, tmp_path):
     """The thread waited for its own write, for ever or until the text was lost."""

@@ -9,6 +9,8 @@ import pytest
 from tests.store.conftest import new_postgres_url, postgres  # noqa: F401 - fixtures
 from tests.store.processes import finish, start
 
+pytestmark = pytest.mark.slow
+
 PRELUDE = """
 import asyncio, json, os, signal, sys, threading, time
 from agentmem import Memory, Policy

@@ -21,6 +21,7 @@ def sweep(tmp_path_factory):
     return Sweep(Sqlite(tmp_path_factory.mktemp("sweep")), is_quick=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=" ".join)
 def test_a_damaged_column_is_no_raw_error_and_harms_no_other_session(sweep, damage):
     name, column, kind = damage

@@ -31,6 +31,7 @@ def seconds_to_remove(num):
     return min(taken)
 
 
+@pytest.mark.slow
 def test_a_removal_takes_as_long_as_it_is_large():
     grown = seconds_to_remove(MANY) / seconds_to_remove(FEW)
     assert grown < GENEROUS * MANY / FEW

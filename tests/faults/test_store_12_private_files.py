@@ -46,6 +46,7 @@ def test_a_name_with_nul_is_refused_in_words(tmp_path, name):
                 move(name)
 
 
+@pytest.mark.slow
 def test_what_a_killed_export_left_is_gone_with_the_next(tmp_path):
     url, target = f"sqlite:///{tmp_path / 'm.db'}", tmp_path / "e.jsonl"
     with Memory.open(url) as memory:

@@ -206,6 +206,7 @@ def fail_in_a_worker(number):
         return memory.session("s").reply(f"hello {number}")
 
 
+@pytest.mark.slow
 def test_replies_and_errors_come_out_of_a_process_pool():
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         jobs = [pool.submit(fail_in_a_worker, number) for number in range(4)]

@@ -48,6 +48,7 @@ def protect(path, how):
         path.chmod(0o644)
 
 
+@pytest.mark.slow
 @needs_setpriv
 @pytest.mark.parametrize("how", ["folder writable", "file writable", "both protected"])
 def test_reading_commands_work_without_rights_and_leave_nothing(path, how):
@@ -75,6 +76,7 @@ def test_reading_commands_work_without_rights_and_leave_nothing(path, how):
     assert {one: one.read_bytes() for one in path.parent.iterdir()} == before
 
 
+@pytest.mark.slow
 @needs_setpriv
 def test_a_look_does_not_keep_the_owner_from_writing(path):
     protect(path, "folder writable")
@@ -87,6 +89,7 @@ def test_a_look_does_not_keep_the_owner_from_writing(path):
     assert sorted(one.name for one in path.parent.iterdir()) == ["m.db"]
 
 
+@pytest.mark.slow
 @needs_setpriv
 def test_opening_for_writing_without_rights_names_read_only(path):
     protect(path, "both protected")
@@ -97,6 +100,7 @@ def test_opening_for_writing_without_rights_names_read_only(path):
     assert "read_only=True" in done.stderr
 
 
+@pytest.mark.slow
 @needs_setpriv
 @pytest.mark.parametrize("kept", [("-wal", "-shm"), ("-wal",)])
 def test_what_a_crashed_writer_left_in_its_log_is_read(path, kept):

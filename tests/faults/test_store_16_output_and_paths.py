@@ -20,6 +20,7 @@ def agentmem(*arguments, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "iso8859-5"])
 def test_text_that_the_output_cannot_hold_is_replaced(tmp_path, encoding):
     url = f"sqlite:///{tmp_path / 'm.db'}"
@@ -96,6 +97,7 @@ def test_other_signs_in_a_path_are_part_of_its_name(tmp_path, monkeypatch, url, 
     assert [one.name for one in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.slow
 def test_the_cache_is_where_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/ann")
     monkeypatch.delenv("AGENTMEM_CACHE", raising=False)

@@ -254,6 +254,7 @@ def forge(file, old, new):
     file.write_text("".join(lines) + end + "\n")
 
 
+@pytest.mark.slow
 def test_a_database_and_an_export_of_before_there_were_chains_are_chained(tmp_path):
     database = tmp_path / "old.db"
     with contextlib.closing(sqlite3.connect(database)) as raw:

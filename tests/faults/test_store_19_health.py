@@ -231,6 +231,7 @@ with Memory.open(sys.argv[1], model=model) as memory:
 """
 
 
+@pytest.mark.slow
 def test_in_a_fork_the_database_works_and_the_model_is_its_parents(tmp_path):
     said = finish(start(FORK, f"sqlite:///{tmp_path / 'm.db'}"))
 

@@ -143,6 +143,7 @@ def test_a_corrupt_gguf_is_refused_and_leaves_nothing_behind(tmp_path, cache, co
     assert [p for p in cache.rglob("*") if p.is_file()] == []
 
 
+@pytest.mark.slow
 def test_a_gguf_cut_in_the_middle_is_refused(tmp_path, cache):
     whole = wheel_file()
     file = tmp_path / "cut.gguf"

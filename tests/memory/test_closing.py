@@ -238,6 +238,7 @@ print("alive")
 """
 
 
+@pytest.mark.slow
 def test_closing_a_database_in_memory_that_threads_use_does_not_end_the_process():
     done = subprocess.run(
         [sys.executable, "-c", CRASH], capture_output=True, text=True, timeout=120, check=False

@@ -117,6 +117,7 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="error", timeout_graceful_shut
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_is_told_to_end_stores_what_clients_have_read(url):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

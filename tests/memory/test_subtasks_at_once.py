@@ -192,6 +192,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("form", ["threads", "coroutines"])
 def test_a_subtask_that_fails_harms_no_other(url, failure, form):

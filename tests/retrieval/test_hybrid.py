@@ -198,6 +198,7 @@ def test_rebuilding_by_words_alone_reads_everything(retrieval_store, open_recall
     assert open_recall().rebuild(USER).num_messages == 1
 
 
+@pytest.mark.slow
 def test_a_forked_process_goes_on_with_an_index_of_its_own(retrieval_store, open_recall):
     """Even if the fork finds the index in use by another thread."""
     main = retrieval_store.branch()

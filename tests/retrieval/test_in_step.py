@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -121,4 +122,4 @@ class InStep(RuleBasedStateMachine):
 
 
 InStep.TestCase.settings = settings(max_examples=100, stateful_step_count=25)
-test_an_index_stays_in_step = InStep.TestCase
+test_an_index_stays_in_step = pytest.mark.slow(InStep.TestCase)

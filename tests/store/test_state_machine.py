@@ -171,6 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert [pin.text for pin in pins] == visible_pins(branch, self.pins)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", DATABASES)
 def test_the_store_is_what_its_model_is(database, tmp_path, request):
     class Machine(StoreMachine):

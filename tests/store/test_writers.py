@@ -3,6 +3,8 @@
 import os
 from functools import partial
 
+import pytest
+
 from agentmem.errors import ConflictError
 from agentmem.store import Store
 from agentmem.types import BranchState, Inherit
@@ -26,6 +28,7 @@ with Store.open(url) as store:
 KILLS = 50
 
 
+@pytest.mark.slow
 def test_processes_lose_double_and_reorder_nothing(shared_url, scope):
     with Store.open(shared_url) as store:
         main = store.sessions.get_or_create(scope, "trip").main
@@ -85,6 +88,7 @@ def test_one_of_many_wins_a_compare_and_set(shared_url, scope):
         assert len(store.pins.history(scope, main, "count")) == 1 + len(won)
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_what_was_acknowledged_and_nothing_half(shared_url, scope):
     """Each append is three messages of one number; a number is on the pipe once it is stored."""
     with Store.open(shared_url) as store:

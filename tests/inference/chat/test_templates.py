@@ -251,6 +251,7 @@ def test_plain_text_gets_the_ids_that_the_library_gives(kind):
     assert_ids_are_the_library_s(kind_tokenizer(kind), kind_counter(kind), ORDINARY[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @each_kind
 def test_the_real_tokenizer_gives_the_ids_of_the_library_too(kind, real_model):

@@ -12,6 +12,8 @@ from tests.context.replay import Replay
 from tests.inference.chat.test_message_segments import WholeTokenizer
 from tests.inference.kinds import KINDS, kind_counter, kind_tokenizer
 
+pytestmark = pytest.mark.slow
+
 NUM_SESSIONS = 6
 
 

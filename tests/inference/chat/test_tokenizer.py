@@ -41,6 +41,7 @@ def test_plain_text_gets_the_ids_of_the_template():
     assert rendered.text == TOKENIZER.decode(expected["input_ids"])
 
 
+@pytest.mark.slow
 @given(STORABLE, STORABLE, STORABLE, STORABLE)
 def test_no_text_of_a_message_becomes_a_control_token(content, name, key, result):
     call = ToolCall(id=name, name=name, arguments=json.dumps({key: [content, {key: 1}]}))

@@ -101,6 +101,7 @@ def kill_at(number):
     return killer.where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", range(3))
 def test_a_reader_killed_at_any_line_harms_no_other(offset):
     """Each run takes some thousand lines; a prime stride meets all parts of a step."""

@@ -101,7 +101,7 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
-TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine = pytest.mark.slow(EngineMachine.TestCase)
 TestEngineMachine.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
@@ -225,6 +225,7 @@ def test_who_asks_for_usage_is_not_kept_out_by_who_drives():
     model.check()
 
 
+@pytest.mark.slow
 def test_a_process_that_leaves_in_the_middle_of_an_answer_just_ends():
     program = (
         "from tests.inference.tiny import *\n"

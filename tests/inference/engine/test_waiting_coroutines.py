@@ -15,6 +15,7 @@ from tests.inference.tiny import ask, model_with_blocks, random_ids, tiny_model,
 MODULE = tiny_module()
 
 
+@pytest.mark.slow
 def test_more_coroutines_wait_than_the_loop_has_threads_for():
     """The loop's own pool has one thread, and that is taken."""
     model = tiny_model(module=MODULE)
@@ -118,6 +119,7 @@ def test_closing_the_model_ends_what_coroutines_wait_for():
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_of_the_process_is_told_at_once():
     model = tiny_model(module=MODULE)

@@ -136,6 +136,30 @@ def test_two_requests_that_computed_the_same_end_up_with_one_block():
     cache.check()
 
 
+def test_blocks_that_are_published_again_outlive_what_the_higher_priority_says():
+    _, cache = make_cache(num_blocks=2)
+    kept = cache.insert(A, cache.allocate(1))
+    assert cache.insert(A, kept, cache_priority=1) == kept
+    cache.release(kept)
+    publish(cache, B)
+
+    cache.evict(1)
+
+    assert found(cache, (*A, 9)) == kept
+    assert found(cache, (*B, 9)) == []
+
+
+def test_of_blocks_that_agree_as_far_the_newest_is_copied():
+    _, cache = make_cache()
+    publish(cache, (1, 2))
+    newest = publish(cache, (1, 3))
+
+    found_part = cache.match_part((1, 4, 9), [])
+
+    assert found_part == (newest[0], 1)
+    cache.release(newest)
+
+
 def test_discard_drops_a_chain_behind_what_is_kept():
     pool, cache = make_cache()
     publish(cache, A + B + C)
@@ -277,5 +301,5 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         assert self.pool.num_free + self.cache.num_cached + len(held) == self.NUM_BLOCKS
 
 
-TestPrefixCacheMachine = PrefixCacheMachine.TestCase
+TestPrefixCacheMachine = pytest.mark.slow(PrefixCacheMachine.TestCase)
 TestPrefixCacheMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.store.processes import finish, start
 
 FORK = """
@@ -35,6 +37,7 @@ worker.close()
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_embeds_although_the_parent_was_embedding():
     """It has none of the threads that torch shares its work out to, and nobody gives the turn."""
     assert json.loads(finish(start(FORK), timeout=300)) < 1e-5

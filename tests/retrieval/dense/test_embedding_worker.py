@@ -2,6 +2,8 @@ import os
 import threading
 import time
 
+import pytest
+
 from agentmem.protocols import Embedding
 from agentmem.retrieval.dense import embedding_worker as worker_module
 from agentmem.testing import HashingEmbedder
@@ -187,6 +189,7 @@ def test_chores_are_done_between_pages_and_at_the_end(retrieval_store, open_work
     assert seen == [32, 64, 96, 100, 100]
 
 
+@pytest.mark.slow
 def test_a_forked_process_embeds_in_a_thread_of_its_own(retrieval_store, open_worker):
     branch = retrieval_store.branch()
     retrieval_store.append(branch, "before")
@@ -226,6 +229,7 @@ print("left", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_program_ends_although_it_never_closed():
     started = time.monotonic()
 

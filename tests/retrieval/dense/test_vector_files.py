@@ -230,6 +230,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_processes_that_save_at_once_never_meet_half_a_file(files, folder):
     processes = [start(SAVE_FOR_EVER, folder, 40) for _ in range(3)]
 

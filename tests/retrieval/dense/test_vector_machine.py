@@ -117,4 +117,4 @@ def _small_limits():
 
 
 Vectors.TestCase.settings = settings(max_examples=100, stateful_step_count=25)
-test_an_index_is_as_its_model = Vectors.TestCase
+test_an_index_is_as_its_model = pytest.mark.slow(Vectors.TestCase)

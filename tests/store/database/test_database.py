@@ -194,6 +194,7 @@ def test_threads_share_a_store(store, scope, main):
         assert own == [f"{number}-{turn}" for turn in range(20)]
 
 
+@pytest.mark.slow
 def test_a_forked_process_does_not_talk_over_its_parents_connections(shared_url, scope):
     with Store.open(shared_url) as store:
         main = store.sessions.get_or_create(scope, "trip").main

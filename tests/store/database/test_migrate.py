@@ -248,6 +248,7 @@ def test_a_password_is_not_in_the_advice(new_postgres_url):
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_installed_package_carries_its_migrations(tmp_path):
     """A wheel holds the folder inside the package; here it is laid out as a wheel would be."""
     hidden = shutil.ignore_patterns("__pycache__")
@@ -333,6 +334,7 @@ def test_an_older_revision_is_no_upgrade_and_a_newer_one_no_downgrade(new_url):
     assert current(new_url) == "0001"
 
 
+@pytest.mark.slow
 def test_processes_that_open_an_empty_database_at_once_make_it_once(new_url, scope):
     processes = [start(OPEN_AND_APPEND, new_url) for _ in range(4)]
 

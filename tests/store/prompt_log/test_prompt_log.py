@@ -261,6 +261,7 @@ with Store.open(url) as store:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_show_the_same_new_summaries_all_log_them(shared_url, scope):
     with Store.open(shared_url) as store:
         main = store.sessions.get_or_create(scope, "trip").main

@@ -280,6 +280,7 @@ def test_branches_can_be_deleted_while_they_end(store, scope, main, fork):
     check(store)
 
 
+@pytest.mark.slow
 def test_a_killed_merge_leaves_all_or_nothing(shared_url, scope):
     """A number is on the pipe once its branch was merged; each hands back three messages."""
     with Store.open(shared_url) as store:

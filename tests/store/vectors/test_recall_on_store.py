@@ -124,6 +124,7 @@ def test_deleted_messages_branches_and_sessions_are_not_found(store, session, op
     assert recall.search(query) == ()
 
 
+@pytest.mark.slow
 def test_two_processes_see_each_other_within_a_second(shared_url, open_recall):
     with Store.open(shared_url) as store:
         session = store.sessions.get_or_create(SCOPE, "trip")
@@ -229,6 +230,7 @@ with Store.open(url) as store:
 """
 
 
+@pytest.mark.slow
 def test_what_was_committed_and_not_embedded_is_taken_up_by_the_next_process(
     shared_url, open_recall
 ):
