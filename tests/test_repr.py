@@ -41,6 +41,7 @@ def test_each_public_class_has_a_short_representation(name):
     assert owner.__repr__ is not object.__repr__
 
 
+@pytest.mark.slow
 def test_what_a_conversation_is_made_of_fits_a_line():
     retriever = HybridRetriever(HashingEmbedder())
     model = ScriptedModel([LONG] * 9)

@@ -65,6 +65,7 @@ def test_other_scripts_are_cut_into_sentences_too(text):
     assert any(c.isdigit() for c in made)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=300), max_size=8), st.integers(0, 60))
 def test_a_summary_never_takes_more_than_it_may_and_is_the_same_again(texts, max_tokens):
     text = summarize(*texts, max_tokens=max_tokens)

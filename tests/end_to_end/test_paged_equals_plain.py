@@ -37,6 +37,7 @@ def check(model, module, prompt, *, cached):
     return chosen
 
 
+@pytest.mark.slow
 def test_after_evictions_the_tokens_are_still_the_plain_ones(module):
     """The pool holds about two of the four prompts at a time."""
     size = tiny_model(module=module).kv_usage
@@ -50,6 +51,7 @@ def test_after_evictions_the_tokens_are_still_the_plain_ones(module):
         model.check()
 
 
+@pytest.mark.slow
 def test_a_pool_that_grows_keeps_what_it_held(monkeypatch):
     monkeypatch.setattr("agentmem.inference.kv_cache.block_storage.SLAB_BYTES", 8192)
     module = tiny_module()

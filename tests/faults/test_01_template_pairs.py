@@ -75,6 +75,7 @@ def test_results_stand_in_the_order_of_their_calls(kind, arrival):
         assert order(rendered.text, "R-a", "R-b", "R-c") == ["R-a", "R-b", "R-c"]
 
 
+@pytest.mark.slow
 def test_a_template_that_shows_the_id_beside_both_keeps_the_order_of_arrival():
     for kind in ("ids", "mistral"):
         assert counter_of(kind)._template.traits.calls.shows_ids

@@ -85,6 +85,7 @@ def test_an_image_costs_a_line_and_its_bytes_stay_in_the_store(counter, alt):
         assert session.messages()[2].message.parts[1] == ImagePart(url=URL, alt=alt)
 
 
+@pytest.mark.slow
 def test_text_beside_an_image_is_found_and_recalled():
     with Memory.open(
         "sqlite://", counter=WordCounter(), budget=Budget(context=300, reply=50),

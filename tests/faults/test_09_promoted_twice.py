@@ -151,6 +151,7 @@ def test_a_second_result_is_exported_and_comes_back(memory, session, tmp_path):
         assert other.session("s").assemble().text == text
 
 
+@pytest.mark.slow
 def test_a_deleted_second_result_leaves_a_legal_prompt(session):
     with session.subtask("k") as task:
         task.promote("first", tool_call_id="Q")

@@ -62,6 +62,7 @@ def talk(agent, sizes, *, recall=None):
     return prompts, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("summarizer", [None, Full()], ids=["no summaries", "summaries"])
 def test_behind_pins_of_800_of_950_tokens_the_window_slides_with_every_third_turn(summarizer):
     """Each turn takes 28 of the 148 tokens that are left: a slide keeps two of five turns."""
@@ -229,6 +230,7 @@ def test_pins_that_leave_little_are_told_with_the_numbers(tmp_path, caplog):
     ]
 
 
+@pytest.mark.slow
 def test_tool_calls_behind_large_pins_slide_no_more_often(tmp_path):
     """The same through a memory on disk, with summaries and recall off and on."""
     budget = Budget(context=1000, reply=50)
@@ -256,6 +258,7 @@ def test_the_window_is_the_longest_end_that_fits(sizes, limit):
     assert first == len(sizes) or sum(sizes[first:]) <= limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_words", [900, 2000, 5000])
 def test_the_rounds_of_a_clipped_question_do_not_slide_one_by_one(num_words):
     """Rounds of one size: each fits where the one before it stood, to the last token."""

@@ -118,6 +118,7 @@ def test_another_budget_over_the_same_history_is_filled_too(tmp_path):
             assert session.assemble(budget=other).num_tokens >= 0.95 * (context - 50) - 12
 
 
+@pytest.mark.slow
 def test_what_follows_slides_to_low_water_and_then_no_more_often(tmp_path):
     budget = Budget(context=1100, reply=100, retrieved=0)
     rng = seeded(5)
@@ -135,6 +136,7 @@ def test_what_follows_slides_to_low_water_and_then_no_more_often(tmp_path):
     assert all(prompt.num_tokens < 800 for prompt in slides)
 
 
+@pytest.mark.slow
 def test_a_summarizer_is_asked_at_most_twice_for_the_first_prompt(tmp_path):
     for share, most in ((1.0, 1), (0.1, 2)):
         says = Says(share)

@@ -157,6 +157,7 @@ def test_a_deleted_part_of_a_round_leaves_a_legal_prompt(session, position):
     assert faults(session.assemble().messages, to_answer=True) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_random_agents_never_make_an_illegal_prompt(seed):
     rng = random.Random(seed)  # noqa: S311 - the same each time

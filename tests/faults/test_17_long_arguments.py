@@ -242,6 +242,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     value=st.dictionaries(st.text(max_size=50), json_values, max_size=6),
     most=st.integers(0, 400),

@@ -79,6 +79,7 @@ def test_the_same_with_the_default_shares_and_tokenizer():
     assert "Bob" in prompt.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low_water", "size"), [(1.0, 1), (0.9, 4), (1.0, 12)])
 def test_turns_that_leave_one_by_one_are_summed_up_once_they_are_enough(low_water, size):
     budget = Budget(context=500, reply=20, low_water=low_water, summary=0.3, retrieved=0)

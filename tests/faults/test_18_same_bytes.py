@@ -75,6 +75,7 @@ def assert_same(one, other):
     assert one.assembly_id == other.assembly_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", [96, 256, 1024])
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_prompt_made_again_is_the_same(tmp_path, name, context):
@@ -93,6 +94,7 @@ def test_a_prompt_made_again_is_the_same(tmp_path, name, context):
         assert session.check() == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["default", "kept", "other sessions"])
 def test_a_prompt_made_again_after_reopening_is_the_same(tmp_path, name):
     budget = Budget(context=200, reply=20)
@@ -111,6 +113,7 @@ def test_a_prompt_made_again_after_reopening_is_the_same(tmp_path, name):
             session.append("assistant", some_words(rng, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inherit", ["all", "summary", "pins"])
 @pytest.mark.parametrize("name", ["default", "kept", "other sessions"])
 def test_a_subtasks_prompt_made_again_is_the_same(tmp_path, inherit, name):
@@ -134,6 +137,7 @@ def test_a_subtasks_prompt_made_again_is_the_same(tmp_path, inherit, name):
             assert_same(*twice(session))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8, 0.95])
 def test_behind_pins_of_any_size_a_prompt_made_again_is_the_same(tmp_path, share):
     budget = Budget(context=330, reply=30)
@@ -147,6 +151,7 @@ def test_behind_pins_of_any_size_a_prompt_made_again_is_the_same(tmp_path, share
             session.append("assistant", some_words(rng, 9))
 
 
+@pytest.mark.slow
 def test_an_old_history_gives_the_same_first_prompt_again(tmp_path):
     """It is filled from the end, and what it left out is recalled at once."""
     rng = seeded(6)

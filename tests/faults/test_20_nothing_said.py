@@ -74,6 +74,7 @@ def test_what_was_recalled_from_elsewhere_is_something_to_show(memory, session):
     assert [message.role for message in prompt.messages] == [Role.USER]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", [80, 160, 900])
 @pytest.mark.parametrize("summary", [0, 0.3])
 def test_a_strict_counter_serves_long_sessions_with_tools_and_subtasks(context, summary):

@@ -90,6 +90,7 @@ def test_a_message_of_any_role_and_place_can_be_edited(session, position):
     assert [line.name for line in session.branches()] == ["main", "edit"]
 
 
+@pytest.mark.slow
 def test_an_edit_of_a_result_answers_the_same_call(session):
     session.append("user", "look")
     session.append("assistant", tool_calls=[ToolCall(id="a", name="f"), ToolCall(id="b", name="f")])
@@ -432,6 +433,7 @@ def test_an_answer_goes_to_the_line_that_was_asked(session):
     assert texts(session)[-2:] == ["go on", stream.reply.text]
 
 
+@pytest.mark.slow
 def test_what_was_and_what_left_is_told_of_the_line(session):
     for number in range(40):
         session.append("user", f"question number {number} " * 4)

@@ -62,6 +62,7 @@ def num_statements(memory, work):
     return len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_chain", [False, True])
 def test_a_thousand_lines_do_not_make_assembling_slow(model, is_chain):
     with Memory.open("sqlite://", model=model, budget=BUDGET) as memory:

@@ -95,6 +95,7 @@ def test_coroutines_read_on_while_another_drains_the_memory(url):
     assert text.strip() == whole.strip()
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_while_a_reply_runs_leaves_it_stored(model):
     memory = Memory.open("sqlite://", model=model)
     session = memory.session("x")
@@ -148,6 +149,7 @@ def test_a_reply_is_closed_from_another_task_while_one_reads(model):
     assert stored == later == [("user", "go"), ("assistant", "".join(pieces))]
 
 
+@pytest.mark.slow
 def test_two_loops_in_two_threads_share_a_memory_and_a_model(url):
     answers = {}
     with Memory.open(url, model=tiny_model(module=MODULE)) as memory:

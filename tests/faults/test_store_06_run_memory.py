@@ -77,6 +77,7 @@ def mixed_load(rng, limit):
         yield prompt, rng.choice((4, 12, 25))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "num_blocks"), [(0, 110), (1, 150), (2, 260)])
 def test_blocks_and_buffers_stay_within_kv_bytes_at_each_step(live_bytes, seed, num_blocks):
     rng = random.Random(seed)  # noqa: S311 - a load, not a secret

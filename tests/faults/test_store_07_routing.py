@@ -30,6 +30,7 @@ def routed(kind, dtype):
     return tiny_module(kind, **ROUTED[kind]).to(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 @pytest.mark.parametrize("kind", ROUTED)
 def test_a_warm_run_says_what_a_cold_one_and_generate_say(kind, dtype):

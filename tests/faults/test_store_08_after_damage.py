@@ -88,6 +88,7 @@ def test_an_export_without_a_message_is_refused_until_its_deletion_is_noted(dama
         memory.load(tmp_path / "e.jsonl")
 
 
+@pytest.mark.slow
 def test_check_is_clean_once_damaged_messages_are_deleted_and_the_export_loads(damaged, tmp_path):
     path, heads = damaged
     copy = tmp_path / "m.db"

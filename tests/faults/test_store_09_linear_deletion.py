@@ -37,6 +37,7 @@ def test_a_removal_takes_as_long_as_it_is_large():
     assert grown < GENEROUS * MANY / FEW
 
 
+@pytest.mark.slow
 def test_rows_that_leave_one_by_one_are_as_if_never_said():
     texts = [f"topic{i % 7} and {'weather ' * (i % 3)} of lisbon" for i in range(60)]
     index = LexicalIndex()

@@ -278,6 +278,7 @@ def test_a_database_and_an_export_of_before_there_were_chains_are_chained(tmp_pa
                 assert all(not one.discrepancies for one in session.audit(integrity=True))
 
 
+@pytest.mark.slow
 def test_both_databases_write_the_same_chain(request, tmp_path):
     scope = Scope(namespace="default", user="ann")
     file = tmp_path / "export.jsonl"

@@ -23,6 +23,7 @@ def edited(tmp_path_factory):
     return bench.Bench(f"sqlite:///{tmp_path_factory.mktemp('edits')}/agent.db")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", bench.EDITS)
 @pytest.mark.parametrize("name", bench.SERIES)
 def test_an_edit_of_what_a_session_has_is_named(edited, name, edit):
@@ -107,6 +108,7 @@ def test_a_summary_does_not_come_back_once_its_text_is_deleted(memory, path):
     assert f"{covered.first} to {covered.last}" in session.check(integrity=True)[0].problem
 
 
+@pytest.mark.slow
 def test_a_purge_of_the_log_is_an_entry_and_hides_no_edit(path):
     with opened(path) as memory:
         bench.fill(memory, "ann", turns=24)
@@ -205,6 +207,7 @@ def test_a_head_of_before_there_was_a_log_in_it_holds_still(memory, path):
     assert session.check(head=f"sha256:{short}:{sealed[::-1]}")
 
 
+@pytest.mark.slow
 def test_both_databases_chain_the_log_alike(request, tmp_path):
     file = tmp_path / "e.jsonl"
     url = request.getfixturevalue("new_postgres_url")

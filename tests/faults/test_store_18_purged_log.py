@@ -43,6 +43,7 @@ def make_older(path, up_to):
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Policy(), Policy(summarizer=None)])
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_a_log_that_was_purged_balances_and_the_next_prompts_are_the_same(tmp_path, policy, share):
@@ -68,6 +69,7 @@ def test_a_log_that_was_purged_balances_and_the_next_prompts_are_the_same(tmp_pa
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_a_purge_after_a_purge_balances_and_each_budget_keeps_its_last_account(tmp_path):
     path = tmp_path / "m.db"
     with opened(f"sqlite:///{path}") as memory:
@@ -84,6 +86,7 @@ def test_a_purge_after_a_purge_balances_and_each_budget_keeps_its_last_account(t
         assert heads[200] == session.branch.head
 
 
+@pytest.mark.slow
 def test_messages_and_other_namespaces_keep_all_and_subtasks_balance(tmp_path):
     path = tmp_path / "m.db"
     url = f"sqlite:///{path}"

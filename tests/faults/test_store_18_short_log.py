@@ -60,6 +60,7 @@ def log_bytes(path):
     return size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "embedder"),
     [
@@ -77,6 +78,7 @@ def test_a_prompt_with_recall_takes_less_than_800_bytes_of_log(tmp_path, policy,
     assert log_bytes(path) / len(prompts) < LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("summarizer", [True, False])
 def test_the_log_says_of_each_prompt_what_the_prompt_said(tmp_path, summarizer):
     policy = Policy() if summarizer else Policy(summarizer=None)
@@ -88,6 +90,7 @@ def test_the_log_says_of_each_prompt_what_the_prompt_said(tmp_path, summarizer):
     assert len(records) > TURNS
 
 
+@pytest.mark.slow
 def test_runs_that_one_prompt_left_out_for_one_reason_are_one_row(tmp_path):
     path = tmp_path / "m.db"
     policy = Policy(summarizer=None)
@@ -101,6 +104,7 @@ def test_runs_that_one_prompt_left_out_for_one_reason_are_one_row(tmp_path):
     assert num < len(records) / 1.5
 
 
+@pytest.mark.slow
 def test_an_export_has_the_same_log_after_its_import(tmp_path):
     url = f"sqlite:///{tmp_path}/m.db"
     play(url, budget=Budget(context=300, reply=40), turns=40)

@@ -182,6 +182,7 @@ def test_what_fails_in_the_background_is_shown_and_no_reason_to_stop(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_model_is_asked_during_a_long_step_and_after_close(prompt_health):
     with tiny_model() as model, Memory.open("sqlite://", model=model) as memory:
         engine, is_over, is_in_step = model._engine, threading.Event(), threading.Event()

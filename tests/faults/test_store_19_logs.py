@@ -178,6 +178,7 @@ def test_what_fails_in_the_background_is_named_without_its_texts(path, events):
     assert events("compaction_failed") == [{"error": "ValueError", "failures": 1}]
 
 
+@pytest.mark.slow
 def test_requests_that_are_refused_cancelled_and_preempted_are_logged(events):
     with tiny_model(max_waiting=1, kv_bytes=64 << 10) as model:
         with pytest.raises(AdmissionError):
@@ -201,6 +202,7 @@ def test_requests_that_are_refused_cancelled_and_preempted_are_logged(events):
     assert unloaded["weight_bytes"] > 0
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_logged(events):
     with tiny_model() as model:
         model._log_loaded(0.5)

@@ -35,6 +35,7 @@ def folder(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_is_loaded_and_progress_is_told(folder):
     seen = []
 

@@ -21,6 +21,8 @@ from agentmem.memory import Memory
 from tests.inference.tiny import tiny_model, tiny_module
 from tests.memory.test_closing import Slow, is_idle, said
 
+pytestmark = pytest.mark.slow
+
 MODULE = tiny_module()
 ROOT = Path(__file__).parent.parent.parent
 
@@ -117,7 +119,6 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="error", timeout_graceful_shut
 """
 
 
-@pytest.mark.slow
 def test_a_server_that_is_told_to_end_stores_what_clients_have_read(url):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -88,6 +88,7 @@ def test_a_reply_that_comes_too_late_leaves_the_question_to_be_answered(session,
     assert the_turn_can_be_answered_again(session, model)
 
 
+@pytest.mark.slow
 @answers
 def test_a_reply_for_which_the_queue_is_full_leaves_the_question(session, model, answer):
     before = model.submit(ask(random_ids(20), 4))

@@ -115,6 +115,7 @@ def go_on(url):
         assert history.check() == ()
 
 
+@pytest.mark.slow
 def test_a_database_of_the_version_before_is_moved_on_with_all_that_it_says(old_url):
     assert upgrade(old_url) == head()
 
@@ -150,6 +151,7 @@ def test_a_database_moved_on_and_back_is_the_one_before(old_url):
     assert rows(old_url, *tables) == before
 
 
+@pytest.mark.slow
 def test_what_was_said_since_survives_the_way_back(old_url):
     upgrade(old_url)
     go_on(old_url)
@@ -170,6 +172,7 @@ def _tables(url):
     return names
 
 
+@pytest.mark.slow
 def test_an_export_of_the_version_before_is_loaded_whole(url, export):
     """It has two namespaces, and each memory takes the sessions of its own."""
     for namespace in ("default", "tenant"):

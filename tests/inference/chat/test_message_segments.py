@@ -55,6 +55,7 @@ def conversations(counter):
         yield in_order_of_calls(messages)
 
 
+@pytest.mark.slow
 @each_kind
 def test_pieces_give_the_text_ids_and_counts_of_the_whole(kind):
     fast, slow = ChatTokenizer(kind_tokenizer(kind)), WholeTokenizer(kind_tokenizer(kind))

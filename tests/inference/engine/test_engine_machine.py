@@ -211,6 +211,7 @@ def test_closing_waits_for_the_step_of_another_thread(monkeypatch):
     assert "is closed" in str(errors[0])
 
 
+@pytest.mark.slow
 def test_who_asks_for_usage_is_not_kept_out_by_who_drives():
     model = tiny_model(module=MODULE)
     reader = threading.Thread(target=lambda: model.generate(ask(random_ids(20), 80)))

@@ -89,6 +89,7 @@ def test_a_stream_is_closed_while_another_thread_waits_for_its_next_chunk():
     model.check()
 
 
+@pytest.mark.slow
 def test_an_async_stream_that_is_closed_or_dropped_gives_its_blocks_back():
     model = model_with_blocks(60, module=MODULE)
 
@@ -106,6 +107,7 @@ def test_an_async_stream_that_is_closed_or_dropped_gives_its_blocks_back():
     model.check()
 
 
+@pytest.mark.slow
 def test_closing_the_model_ends_what_coroutines_wait_for():
     model = tiny_model(module=MODULE)
 

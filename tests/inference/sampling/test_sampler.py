@@ -102,6 +102,15 @@ def test_log_probabilities_are_those_of_the_model_whatever_is_chosen():
     assert [p for _, p in found.top] == pytest.approx(torch.tensor([0.5, 0.3]).log().tolist())
 
 
+def test_a_penalty_leaves_the_log_probabilities_as_the_model_has_them():
+    sampling = Sampling(temperature=0, repetition_penalty=4.0, logprobs=0)
+    logits = torch.tensor([2.0, 1.0, 0.5])
+    sampler = Sampler(sampling, [0])
+
+    assert sampler.choose(logits) == 1
+    assert sampler.logprobs[0].logprob == pytest.approx(logits.log_softmax(0)[1].item())
+
+
 def test_answers_to_one_prompt_draw_each_their_own():
     def draws(fork, seed=7):
         sampler = Sampler(Sampling(temperature=1.0, seed=seed), fork=fork)
@@ -130,6 +139,7 @@ def test_settings_that_cannot_work_are_refused(bad):
         Sampling(**bad)
 
 
+@pytest.mark.slow
 def test_rounding_of_the_logits_changes_no_draw():
     """They differ in their last digits between one batch and another."""
     generator = torch.Generator().manual_seed(0)

@@ -213,6 +213,7 @@ def test_quantized_weights_are_refused_off_the_cpu(weights):
         optimize_for_cpu(tiny_module(), weights=weights, device=torch.device("meta"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["auto", "plain", "int8", "int4"])
 def test_a_model_is_loaded_with_the_weights_asked_for(tmp_path, weights):
     tiny_module().save_pretrained(tmp_path)

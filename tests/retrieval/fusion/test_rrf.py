@@ -66,6 +66,7 @@ def test_a_row_is_not_worse_off_for_being_embedded_before_the_others():
     assert found.ranks["dense"].tolist()[0] == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=2, max_size=12).filter(any))
 def test_the_best_by_words_and_meaning_is_first_however_many_are_embedded(is_embedded):
     number = len(is_embedded)

@@ -86,6 +86,7 @@ def conversations(draw):
     return entries
 
 
+@pytest.mark.slow
 @given(
     conversations(),
     st.sampled_from(["cat", "running dogs in Lisbon", "猫 museum museum", "x"]),
@@ -101,6 +102,7 @@ def test_equals_the_plain_one(entries, text, smoothing, is_sublinear):
     assert found.dtype == np.float32
 
 
+@pytest.mark.slow
 @given(conversations(), st.data())
 def test_portions_make_no_difference(entries, data):
     whole, index, row = index_of(entries), LexicalIndex(), 0
@@ -113,6 +115,7 @@ def test_portions_make_no_difference(entries, data):
     assert index.scores("cat dog 猫") == pytest.approx(whole.scores("cat dog 猫"))
 
 
+@pytest.mark.slow
 @given(conversations(), st.data())
 def test_a_removed_message_is_as_if_never_said(entries, data):
     index = index_of(entries)

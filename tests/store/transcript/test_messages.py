@@ -54,6 +54,7 @@ def test_messages_come_back_as_they_were_said(store, scope, main, append):
     assert stored[0].created_at.utcoffset().total_seconds() == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS, alt=TEXTS)
 def test_any_legal_text_comes_back_byte_for_byte(store, scope, append, text, alt):

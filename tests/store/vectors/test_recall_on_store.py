@@ -176,6 +176,7 @@ class Other:
         finish(self._process)
 
 
+@pytest.mark.slow
 def test_threads_search_while_others_say_and_delete(store, session, open_recall):
     recall = open_recall(store, save_after=5)
     is_over = threading.Event()
