@@ -1,4 +1,4 @@
-"""Sessions, branches, messages, pins and the log of prompts, in a database."""
+"""The database store of sessions, branches, messages, pins and prompt logs."""
 
 from agentmem.store.database.migrate import current, downgrade, exists, head, revisions, upgrade
 from agentmem.store.lifecycle.deletion import Deleted

@@ -1,4 +1,4 @@
-"""Chaining what was stored without a chain, by an older version: in a database or an export."""
+"""Build hash chains for data of older versions without one, in a database or an export."""
 
 import json
 from collections.abc import Iterable
@@ -83,7 +83,7 @@ _OF_USER: Final = VERSIONS.where(
 
 
 def chain_session(connection: Connection, session_id: int | None) -> None:
-    """Chain all that a session has, or every session, anew; deleted messages keep their hashes."""
+    """Rebuild the chain of a session, or of every one; deleted messages keep their hashes."""
     chosen = _BRANCHES
     if session_id is not None:
         chosen = chosen.where(BranchRow.session_id == session_id)
@@ -124,7 +124,7 @@ def _chain_branch(connection: Connection, branch: dict[str, Any]) -> None:
 
 
 def _note_old_pins(connection: Connection, branch: dict[str, Any]) -> None:
-    """Note the pins that were set before there were chains."""
+    """Add events for pins that were set before there were chains."""
     is_own = PinRow.branch_id == branch["id"]
     if branch["parent_id"] is None:
         is_of_session = PinRow.session_id == branch["session_id"]
@@ -137,10 +137,10 @@ def _note_old_pins(connection: Connection, branch: dict[str, Any]) -> None:
 
 def chain_made(connection: Connection, session_id: int | None, *, is_new: bool) -> None:
     """
-    Chain the log of a session, or of every one, from its beginning.
+    Build the log chain of a session, or of every one, from its beginning.
 
-    What *is_new* in the chain, the log and the summaries, gets an event that says so. What was
-    chained elsewhere keeps its events, and gets links of this session.
+    Log and summaries that are *is_new* to the chain get an event that says so. Those that were
+    chained elsewhere keep their events, and get links of this session.
     """
     chosen = _BRANCHES
     if session_id is not None:
@@ -160,7 +160,7 @@ def chain_made(connection: Connection, session_id: int | None, *, is_new: bool) 
 
 
 def chain_users(connection: Connection) -> None:
-    """Begin the chain of every user, with the pins that there are."""
+    """Build the chain of every user, from the current pins."""
     for owner in connection.execute(_OWNERS).all():
         begin = user_genesis(owner.namespace, owner.user)
         connection.execute(SET_USER_CHAIN, {"owner": owner.id, "new_chain": begin})
@@ -168,7 +168,7 @@ def chain_users(connection: Connection) -> None:
 
 
 def note_user_pins(connection: Connection, owner_id: int) -> None:
-    """Note all pins that a user has."""
+    """Add an event for all pins of a user."""
     rows = connection.execute(_OF_USER, {"owner": owner_id}).all()
     if rows:
         add_user_event(connection, owner_id, added={digest_of(row) for row in rows})
@@ -177,7 +177,7 @@ def note_user_pins(connection: Connection, owner_id: int) -> None:
 def _chain_log(
     connection: Connection, branch_id: int, begin: bytes, purged: Purged
 ) -> tuple[int, dict[int, str]]:
-    """Link the entries of a log; return their number and what was added to them by retentions."""
+    """Link the entries of a log; return their number and the records added by retentions."""
     number, link = purged.skip(0, begin)
     named: dict[int, str] = {}
     changes: list[dict[str, Any]] = []

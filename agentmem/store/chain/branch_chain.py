@@ -1,11 +1,11 @@
 """
-The hash chain of a branch: what stands in it, and how each entry follows from the one before.
+The hash chain of a branch: its entries and links.
 
-An entry is a message, or an event: a deletion, or what became of pins. The link of an entry is a
-hash of the link before it and of what the entry says; a branch begins with a hash of its session,
-owner and fork. So an entry that is changed, moved, left out or copied from elsewhere has another
-link than is stored. The content of a message is hashed with a random nonce, which goes with its
-text: the hash of a short text alone could be guessed.
+An entry is a message, or an event: a deletion, or a change of pins. The link of an entry is a hash
+of the previous link and of the entry's content; a branch begins with a hash of its session, owner
+and fork. So an entry that is changed, moved, removed or copied from elsewhere does not match its
+stored link. The content of a message is hashed with a random nonce, which is deleted with its text:
+the hash of a short text alone could be guessed.
 """
 
 import json
@@ -53,7 +53,7 @@ SET_CHAIN: Final = (
 
 
 def message_digest(nonce: bytes | None, columns: Mapping[str, Any]) -> bytes:
-    """Return the hash of what a message says, of its role, origin and times."""
+    """Return the hash of a message's content, role, origin and times."""
     return digest("message", nonce, *(columns[name] for name in MESSAGE_COLUMNS))
 
 
@@ -64,7 +64,7 @@ def pin_digest(nonce: bytes | None, pin: Mapping[str, Any], version: Mapping[str
 
 
 def seal(columns: dict[str, Any]) -> bytes:
-    """Set a nonce in the columns of a new message, and return the hash of what it says."""
+    """Set a nonce in the columns of a new message, and return its content hash."""
     columns["nonce"] = new_nonce()
     columns["sealed"] = None
     return message_digest(columns["nonce"], columns)
@@ -73,14 +73,14 @@ def seal(columns: dict[str, Any]) -> bytes:
 def genesis(
     facts: Mapping[str, Any], branch: Mapping[str, Any], parent_link: bytes | None
 ) -> bytes:
-    """Return the link that a branch begins with; *facts* are of its session and its owner."""
+    """Return the first link of a branch; *facts* are of its session and its owner."""
     session = (facts["namespace"], facts["user"], facts["key"], facts["created_at"])
     fork = (branch["name"], branch["forked_at"], branch["inherit"], parent_link)
     return digest(FORMAT, *session, *fork)
 
 
 def genesis_of(connection: Connection, branch: Mapping[str, Any]) -> bytes:
-    """Return the link that a new branch begins with."""
+    """Return the first link of a new branch."""
     facts = connection.execute(_FACTS, {"session": branch["session_id"]}).one()
     check_row("session", facts)
     check_row("owner", facts)
@@ -90,7 +90,7 @@ def genesis_of(connection: Connection, branch: Mapping[str, Any]) -> bytes:
 
 
 def link_at(connection: Connection, branch_id: int | None, position: int) -> bytes | None:
-    """Return the link of the message at *position* of a branch's view, None in front of all."""
+    """Return the link of the message at *position* of a branch's view; None before the first."""
     while branch_id is not None and position > 0:
         holder = connection.execute(_PARENT, {"branch": branch_id}).one()
         if position > holder.forked_at:
@@ -101,14 +101,14 @@ def link_at(connection: Connection, branch_id: int | None, position: int) -> byt
 
 
 def event_digest(at: int, kind: str, content: str) -> bytes:
-    """Return the hash of an event that was noted when the branch had *at* messages."""
+    """Return the hash of an event that was added when the branch had *at* messages."""
     return digest("event", at, kind, content)
 
 
 def add_event(
     connection: Connection, branch_id: int, kind: str, content: Mapping[str, object]
 ) -> None:
-    """Note an event at the end of a branch's chain. The caller holds the branch."""
+    """Append an event to a branch's chain. The caller holds the lock of the branch."""
     state = connection.execute(_STATE, {"branch": branch_id}).one()
     text = json.dumps(content, sort_keys=True)
     link = follow(state.chain, event_digest(state.head, kind, text))
@@ -118,7 +118,7 @@ def add_event(
 
 
 def changes_of(content: object) -> tuple[set[str], set[str]]:
-    """Return the hashes that an event of pins says came, and that it says went."""
+    """Return the hashes of added and of removed versions in an event of pins."""
     changes: Any = None
     if isinstance(content, str):
         with suppress(ValueError, RecursionError):
@@ -132,16 +132,16 @@ def changes_of(content: object) -> tuple[set[str], set[str]]:
 
 
 def linked(link: bytes | None, rows: Sequence[dict[str, Any]]) -> bytes | None:
-    """Seal the columns of new messages, which follow *link*, and return the last one's link."""
+    """Set the links in the columns of new messages, which follow *link*; return the last link."""
     for row in rows:
         link = row["link"] = follow(link, seal(row))
     return link
 
 
 def followed_in_sql(dialect: str) -> Any:
-    """Return the expression that moves a branch's chain by the parameter *content*."""
+    """Return the SQL expression that advances a branch's chain by the parameter *content*."""
     content = bindparam("content", type_=LargeBinary())
     if dialect == "postgresql":
         return func.sha256(BranchRow.chain.op("||")(cast(content, LargeBinary())))
-    # `follow` itself, which each connection is given as it is made.
+    # `follow` itself, registered on each connection.
     return func.agentmem_follow(BranchRow.chain, content, type_=LargeBinary())

@@ -1,9 +1,9 @@
 """
-The log of prompts in a hash chain of its own, one for each branch.
+The hash chain of the prompt log, one per branch.
 
-An entry is the account of a prompt with all that it left out. What a retention deletes is a run of
-entries: an event of the branch's chain says where it began, how many went, and the link that the
-next one follows. Entries are counted with those, so that each keeps its number.
+An entry is a prompt with its truncation records. A retention deletes a run of entries: an event of
+the branch's chain has its start, its length, and the link that the next entry follows. Deleted
+entries count, so that each keeps its number.
 """
 
 import json
@@ -48,7 +48,7 @@ SET_LOG_CHAIN: Final = (
 )
 _ADD: Final = insert(AssemblyRow).returning(AssemblyRow.id)
 _GIVEN: Final = [column for column in AssemblyRow.__table__.columns if column.name != "id"]
-# One round trip, during which the branch is locked, in place of two.
+# One round trip instead of two, during which the branch is locked.
 _ADD_AND_SET: Final = (
     insert(AssemblyRow)
     .from_select(
@@ -78,40 +78,40 @@ _LEFT_OUT: Final[AnySelect] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """An account of a prompt, with the hash of what it says; None where that cannot be read."""
+    """A log entry, with its content hash; None where it is corrupt."""
 
     id: int
     link: object
     content: bytes | None
     named_anew: str | None
-    """The hash of the records that a retention added; None without any."""
+    """Hash of the records that a retention added; None without any."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Purged:
-    """What retentions have deleted of a log, by the numbers of its entries."""
+    """The entries of a log that retentions have deleted, by number."""
 
     runs: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    """By the number of entries before a run: how many went, and the link that follows it."""
+    """By the number of entries before a run: its length, and the link that follows it."""
     named_anew: dict[int, str] = field(default_factory=dict)
-    """By the number of an entry: the hash of the records that were added to it."""
+    """By the number of an entry: the hash of the records added to it."""
 
     def skip(self, number: int, link: bytes | None) -> tuple[int, bytes | None]:
-        """Return how many entries there were, and the link of the last, behind what is gone."""
+        """Return the number of entries, deleted ones included, and the link of the last."""
         while number in self.runs:
             count, link = self.runs[number]
             number += count
         return number, link
 
     def has(self, number: int) -> bool:
-        """Whether the link of the entry *number* went with it."""
+        """Whether the link of the entry *number* was deleted with it."""
         return any(start < number < start + run[0] for start, run in self.runs.items())
 
 
 def add_entry(
     connection: Connection, entry: Mapping[str, Any], left_out: Sequence[Mapping[str, Any]]
 ) -> int:
-    """Write an account, chained by its *link*, with what it left out; return its number."""
+    """Insert a log entry with its *link* and its truncation records; return its id."""
     keys = {"branch": entry["branch_id"], "new_log_chain": entry["link"]}
     if connection.dialect.name == "postgresql":
         given = {f"new_{name}": value for name, value in entry.items()}
@@ -126,7 +126,7 @@ def add_entry(
 
 
 def entry_digest(entry: Mapping[str, Any], left_out: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return the hash of an account and of what it left out, in their order."""
+    """Return the hash of a log entry and of its truncation records, in order."""
     own = (entry[name] for name in _ENTRY_COLUMNS)
     return digest("prompt", *own, *(row[name] for row in left_out for name in _LEFT_OUT_COLUMNS))
 
@@ -137,7 +137,7 @@ def named_digest(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def entries_of(connection: Connection, branch_id: int) -> Iterable[LogEntry]:
-    """Read the log of a branch in its order, a page at a time."""
+    """Read the log of a branch in order, page by page."""
     keys = {"branch": branch_id, "after": 0}
     while rows := connection.execute(_ENTRIES, keys).all():
         left_out: dict[int, list[dict[str, Any]]] = {}
@@ -148,7 +148,7 @@ def entries_of(connection: Connection, branch_id: int) -> Iterable[LogEntry]:
 
 
 def purged_of(events: Iterable[AnyRow]) -> Purged:
-    """Read from the events of a branch what its log has lost to retentions."""
+    """Read the deletions by retentions from the events of a branch."""
     purged = Purged()
     for event in events:
         if event.kind != EVENT:
@@ -164,7 +164,7 @@ def purged_of(events: Iterable[AnyRow]) -> Purged:
             purged.named_anew |= {int(number): text for number, text in content["named"].items()}
             purged.runs |= {number: run for number, run in runs.items() if run[0] > 0}
         except UNREADABLE:
-            continue  # it does not follow its chain, and is named for that
+            continue  # it does not match its chain, which is reported
     return purged
 
 

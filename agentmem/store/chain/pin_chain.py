@@ -1,8 +1,8 @@
 """
 Pins in the hash chain: each version that is written or deleted is an event of a branch.
 
-That is the pin's own branch, and for pins of a session its main one. Pins of a user are of no
-session, and have a chain of their own (see `user_chain`).
+That is the pin's own branch, and for pins of a session its main one. Pins of a user have a separate
+chain (see `user_chain`).
 """
 
 from collections.abc import Iterable
@@ -69,12 +69,12 @@ _MADE_FROM: Final = (
 
 
 def lock_main(connection: Connection, session_id: int) -> None:
-    """Keep other writers off the main branch, whose chain has the pins of its session."""
+    """Lock the main branch, whose chain has the pins of its session."""
     connection.execute(_LOCK_MAIN, {"session": session_id})
 
 
 def digest_of(row: AnyRow) -> str:
-    """Return the hash of a version that `VERSIONS` selects, nothing if it cannot be read."""
+    """Return the hash of a version that `VERSIONS` selects; None if it is corrupt."""
     columns = row._asdict()
     try:
         check_row("pin_version", row)
@@ -88,8 +88,8 @@ def digests_of(connection: Connection, pins: Iterable[int]) -> set[str]:
     """
     Return the hashes of all versions of *pins*.
 
-    Of versions that cannot be read they are those of the session, or of the user, that no version
-    has any more, if there are not more of these.
+    For corrupt versions they are the hashes in the chain of the session or user that match no
+    version, if there are not more of these.
     """
     rows = [row for pin in pins for row in connection.execute(_OF_PIN, {"pin": pin})]
     digests = [digest_of(row) for row in rows]
@@ -103,7 +103,7 @@ def digests_of(connection: Connection, pins: Iterable[int]) -> set[str]:
 
 
 def _orphans(connection: Connection, row: AnyRow) -> set[str]:
-    """Return the hashes that the chain of a pin's session or user has, and no version any more."""
+    """Return the hashes in the chain of a pin's session or user that match no version."""
     keys = {"session": row.session_id, "owner": row.owner_id}
     is_own = row.scope == PinScope.USER.value
     noted: set[str] = set()
@@ -115,7 +115,7 @@ def _orphans(connection: Connection, row: AnyRow) -> set[str]:
 
 
 def made_from(connection: Connection, holder: int, position: int) -> list[int]:
-    """Return the pins that were made of the message at *position* of the branch *holder*."""
+    """Return the automatic pins of the message at *position* of the branch *holder*."""
     keys = {"holder": holder, "place": position}
     return list(connection.execute(_MADE_FROM, keys).scalars())
 
@@ -127,7 +127,7 @@ def note_pins(
     added: AbstractSet[str] = frozenset(),
     removed: AbstractSet[str] = frozenset(),
 ) -> None:
-    """Note in the chain which versions came and went; *target* says what their pin hangs on."""
+    """Add an event of added and removed versions; *target* is the owner of their pin."""
     if added == removed:
         return
     if target["scope"] == PinScope.USER:

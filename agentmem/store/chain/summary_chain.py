@@ -1,7 +1,7 @@
 """
-Summaries in the hash chain: each that is written or loses its text is an event of its branch.
+Summaries in the hash chain: writing one or deleting its text is an event of its branch.
 
-The event has the messages that it covers and a hash; what a summary says stands in its row alone.
+The event has its range and a hash; the text of a summary is in its row only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ _COLUMNS: Final = (
 _UNREADABLE: Final = "unreadable"
 
 Sealed = tuple[int, int, str]
-"""The messages that a summary covers, and the hash of its row."""
+"""The range of a summary, and the hash of its row."""
 
 
 def sealed(row: Mapping[str, Any]) -> Sealed:
-    """Return what an event says of a summary."""
+    """Return the content of an event for a summary."""
     try:
         content = digest("summary", *(row[name] for name in _COLUMNS)).hex()
     except UNREADABLE:
@@ -45,7 +45,7 @@ def note_summaries(
     rows: Iterable[Mapping[str, Any]],
     removed: Iterable[str] = (),
 ) -> None:
-    """Note in the chain of a branch, which the caller holds, summaries as they are by now."""
+    """Add an event of the current summaries to a branch, whose lock the caller holds."""
     added = sorted((row["key"], *sealed(row)) for row in rows)
     changes: dict[str, Sequence[Any]] = {"added": added, "removed": sorted(removed)}
     if any(changes.values()):
@@ -53,7 +53,7 @@ def note_summaries(
 
 
 def take_changes(there: dict[str, Sealed], changes: Mapping[str, Any]) -> None:
-    """Change what is *there*, by keys, as an event says."""
+    """Apply an event to the summaries *there*, by keys."""
     for key in changes.get("removed", ()):
         there.pop(key, None)
     there |= {key: (first, last, text) for key, first, last, text in changes.get("added", ())}

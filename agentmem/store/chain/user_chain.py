@@ -1,7 +1,7 @@
 """
-The hash chain of a user's own pins, which stand in all sessions and so are in the chain of none.
+The hash chain of a user's pins, which belong to no session.
 
-Each entry says which versions came and which went, as hashes. It begins with a hash of whose it is.
+Each entry has the hashes of added and removed versions. The first link is a hash of the owner.
 """
 
 import json
@@ -31,7 +31,7 @@ EVENTS: Final = (
 
 
 def user_genesis(namespace: str, user: str) -> bytes:
-    """Return the link that the chain of a user begins with."""
+    """Return the first link of a user's chain."""
     return digest(_FORMAT, namespace, user)
 
 
@@ -47,7 +47,7 @@ def add_user_event(
     added: AbstractSet[str] = frozenset(),
     removed: AbstractSet[str] = frozenset(),
 ) -> None:
-    """Note at the end of a user's chain which versions of pins came and went."""
+    """Append an event of added and removed pin versions to a user's chain."""
     changes = {"added": sorted(added - removed), "removed": sorted(removed - added)}
     text = json.dumps(changes, sort_keys=True)
     owner = connection.execute(_STATE, {"owner": owner_id}).one()
@@ -62,10 +62,10 @@ def follow_user(
     begin: bytes, end: object, events: Iterable[Mapping[str, Any]]
 ) -> tuple[list[bytes], list[str], set[str]]:
     """
-    Follow a user's chain from its beginning.
+    Verify a user's chain from its beginning.
 
-    The links that it passes, beginning with the first, what is wrong with it in words, and the
-    hashes of the versions that there must be.
+    Return its links, beginning with the first, the problems in words, and the hashes of the
+    expected versions.
     """
     links, problems = [begin], []
     there: set[str] = set()

@@ -1,1 +1,1 @@
-"""The database: tables, connections, locks, migrations, and what damage and errors look like."""
+"""The database: tables, connections, locks, migrations, corruption, error translation."""

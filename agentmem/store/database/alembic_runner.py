@@ -1,4 +1,4 @@
-"""Runs the migrations on a connection. Loads Alembic: `migrate` imports it only to move."""
+"""Runs the migrations on a connection. Loads Alembic, so `migrate` imports it on demand."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,19 +13,19 @@ __all__ = ["CommandError", "config", "move"]
 
 def move(connection: Connection, revision: str, direction: Literal["upgrade", "downgrade"]) -> None:
     """
-    Run the migrations between where the database is and *revision*. The caller commits.
+    Run the migrations from the current revision to *revision*. The caller commits.
 
     Raises:
-        CommandError: there is no such revision in that direction.
+        CommandError: the revision does not exist in that direction.
     """
     step = command.upgrade if direction == "upgrade" else command.downgrade
     step(config(connection), revision)
 
 
 def config(connection: Connection | None = None) -> Config:
-    """Return Alembic's configuration: where the migrations are, and what they run on."""
+    """Return Alembic's configuration: the folder of the migrations, and the connection."""
     made = Config()
-    # The folder is read as a ConfigParser value, in which a percent sign begins a reference.
+    # The folder is a ConfigParser value, in which a percent sign starts an interpolation.
     made.set_main_option("script_location", str(_folder()).replace("%", "%%"))
     made.set_main_option("path_separator", "os")
     made.attributes["connection"] = connection
@@ -33,7 +33,7 @@ def config(connection: Connection | None = None) -> Config:
 
 
 def _folder() -> Path:
-    """Find the migrations: inside an installed package, beside the package in a checkout."""
+    """Return the folder of migrations: in an installed package, or beside it in a checkout."""
     package = Path(__file__).parents[2]
     packed = package / "migrations"
     return packed if packed.is_dir() else package.parent / "migrations"

@@ -1,9 +1,9 @@
 """
-Which revisions of the tables this code can use: its own, and newer ones that say so.
+The schema revisions that this code can use: its own, and newer compatible ones.
 
-A migration states whether code of the revision before may still use the tables (see
-``migrations/README.md``). The database keeps the oldest revision whose code may, so that code that
-has never heard of a migration can decide.
+A migration declares whether code of the previous revision may still use the tables (see
+``migrations/README.md``). The database stores the oldest compatible revision, so that code without
+a migration can decide.
 """
 
 import sqlite3
@@ -31,7 +31,7 @@ REVISIONS: Final = (
     "0013",
     "0014",
 )
-"""All migrations, oldest first. Kept here so that opening a database does not parse them."""
+"""All migrations, oldest first. Listed here so that opening a database does not parse them."""
 
 VERSION_TABLE: Final = "alembic_version"
 COMPATIBILITY_TABLE: Final = "compatibility"
@@ -43,27 +43,27 @@ _LOOK_AGAIN_S: Final = 1.0
 
 
 def head() -> str:
-    """Name the revision that this package reads and writes."""
+    """Return the revision of this package."""
     return REVISIONS[-1]
 
 
 def revisions() -> tuple[str, ...]:
-    """Name all revisions that this package knows, oldest first."""
+    """Return all known revisions, oldest first."""
     return REVISIONS
 
 
 def is_newer(found: str | None) -> bool:
-    """Whether a database is at a later revision than this package knows; they are numbered."""
+    """Whether a revision is later than all known ones; they are numbered."""
     return found is not None and found.isdecimal() and int(found) > int(head())
 
 
 def stamped(connection: Connection) -> str | None:
-    """Read the revision that a database with a version table is at; None if it has no tables."""
+    """Read the revision of a database with a version table; None without tables."""
     return ", ".join(sorted(map(str, connection.scalars(_VERSIONS)))) or None
 
 
 def oldest_code(connection: Connection) -> str | None:
-    """Read the oldest revision whose code may use the tables; None where that is not kept."""
+    """Read the oldest compatible revision; None where it is not stored."""
     if not connection.dialect.has_table(connection, COMPATIBILITY_TABLE):
         return None
     return ", ".join(sorted(map(str, connection.scalars(_OLDEST)))) or None
@@ -71,10 +71,10 @@ def oldest_code(connection: Connection) -> str | None:
 
 def require_known(connection: Connection, found: str) -> None:
     """
-    Pass a revision of this package, and a newer one whose tables its code may use.
+    Accept known revisions, and newer compatible ones.
 
     Raises:
-        SchemaVersionError: it is newer, and made for newer code alone.
+        SchemaVersionError: it is newer, and incompatible.
     """
     if found in REVISIONS:
         return
@@ -93,10 +93,10 @@ def require_known(connection: Connection, found: str) -> None:
 
 def require_usable(connection: Connection, found: str) -> None:
     """
-    Pass the revision of this package, and a newer one whose tables its code may use.
+    Accept the revision of this package, and newer compatible ones.
 
     Raises:
-        SchemaVersionError: it is older, or newer and made for newer code alone.
+        SchemaVersionError: it is older, or newer and incompatible.
     """
     require_known(connection, found)
     if found in REVISIONS[:-1]:
@@ -111,10 +111,10 @@ def require_usable(connection: Connection, found: str) -> None:
 
 class SchemaWatch:
     """
-    Notices that another process has migrated the tables while the database is open.
+    Detects migrations by other processes while the database is open.
 
-    SQLite counts its changes, which each transaction looks at. PostgreSQL is asked once in a
-    second, and when a statement has failed.
+    SQLite has a schema counter, which each transaction checks. PostgreSQL is queried once per
+    second, and after a failed statement.
     """
 
     def __init__(self) -> None:
@@ -122,15 +122,15 @@ class SchemaWatch:
         self._looked_at = float("-inf")
 
     def look_again(self) -> None:
-        """Look at the next transaction, whatever was seen."""
+        """Force a check in the next transaction."""
         self._seen, self._looked_at = None, float("-inf")
 
     def check(self, connection: Connection) -> None:
         """
-        Pass where this code may use the tables as they are; called in a transaction.
+        Check that this code may use the current tables; called in a transaction.
 
         Raises:
-            SchemaVersionError: they were migrated to what it cannot use.
+            SchemaVersionError: they were migrated to an incompatible revision.
         """
         seen, now = None, time.monotonic()
         if connection.dialect.name == "sqlite":
@@ -146,8 +146,8 @@ class SchemaWatch:
 
 
 def _changes(connection: Connection) -> int | None:
-    """Return SQLite's number of changes of the tables; None where it cannot be read."""
-    # Through SQLAlchemy it would take half as long again as an empty transaction.
+    """Return SQLite's schema counter; None where it cannot be read."""
+    # With SQLAlchemy it would take half the time of an empty transaction.
     driver = connection.connection.driver_connection
     try:
         (number,) = driver.execute(_CHANGES).fetchone()  # type: ignore[union-attr]  # it is sqlite3's

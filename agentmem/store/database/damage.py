@@ -1,8 +1,8 @@
 """
-Rows that cannot be read: found as they are read, and named by session, branch and position.
+Corrupt rows: detected on reading, and identified by session, branch and position.
 
-A message that cannot be read is one among others, so that a stand-in takes its place (see
-`stand_ins`). Every other row that cannot be read is a `DamagedRowError` for the call that needs it.
+A corrupt message is replaced by a placeholder, since the others are readable (see `stand_ins`).
+Every other corrupt row raises `DamagedRowError` in the call that needs it.
 """
 
 import logging
@@ -33,27 +33,27 @@ UNREADABLE: Final = (
     StopIteration,
     struct.error,
 )
-"""What reading values of the wrong type or range raises; there is no closed list for a damage."""
+"""Exceptions of reading values of the wrong type or range; the list is open for corruption."""
 
 _MISSING: Final = object()
 _met: Final[WeakKeyDictionary[Engine, Once]] = WeakKeyDictionary()
 _log = logging.getLogger(__name__)
 
 _BOUND: Final = 2**62
-"""No number that is counted gets there, and one more than it still is one of the database."""
+"""Bound of counted numbers; the next one is still in the range of the database."""
 
 _ID_BOUND: Final = 2**63
-"""Of ids: a database goes on from the largest one that it finds."""
+"""Bound of ids: a database continues from the largest one."""
 
 
 def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
     """
-    Run *work*, and name the session and branch of a row that it cannot read.
+    Run *work*, and add session and branch to the error of a corrupt row.
 
-    Any other error is a fault of *work* and comes out as it is: a backup would not help.
+    Other errors propagate unchanged: a backup would not help.
 
     Raises:
-        DamagedRowError: a row cannot be read.
+        DamagedRowError: a row is corrupt.
     """
     try:
         return work(connection)
@@ -63,7 +63,7 @@ def guarded(connection: Connection, work: Callable[[Connection], T]) -> T:
 
 
 def reading(table: str) -> Callable[[Callable[[Any], V]], Callable[[Any], V]]:
-    """Decorate what makes a value of a row of *table*, so that it raises a `DamagedRowError`."""
+    """Decorate a function from a row of *table* to a value to raise `DamagedRowError`."""
 
     def decorate(convert: Callable[[Any], V]) -> Callable[[Any], V]:
         @wraps(convert)
@@ -88,7 +88,7 @@ def log_damaged(  # noqa: PLR0913 - what names a row
     branch_id: int | None = None,
     position: int | None = None,
 ) -> None:
-    """Log that a row cannot be read, the first time that this one of its database is met."""
+    """Log a corrupt row, once per row and database."""
     is_new = _met.setdefault(connection.engine, Once())
     if is_new((table, column, session_id, branch_id, position)):
         log(
@@ -105,7 +105,7 @@ def log_damaged(  # noqa: PLR0913 - what names a row
 
 
 def log_unreadable(connection: Connection, error: DamagedRowError) -> None:
-    """Log the row that *error* is about; its reason may quote what is stored."""
+    """Log the row of *error*, without its reason, which may quote stored text."""
     log_damaged(
         connection,
         error.table,
@@ -121,7 +121,7 @@ def check_row(table: str, row: Any) -> None:
     Check that each column of *row* has a value of its type.
 
     Raises:
-        DamagedRowError: one has not.
+        DamagedRowError: one does not.
     """
     for name, kind, is_nullable, bound in _columns(table):
         value: Any = getattr(row, name, _MISSING)
@@ -137,7 +137,7 @@ def check_row(table: str, row: Any) -> None:
 
 
 def damaged(table: str, row: Any, column: str | None, reason: str) -> DamagedRowError:
-    """Return the error of a row; `guarded` looks up whose row it is."""
+    """Return the error of a row; `guarded` adds session and branch."""
     error = DamagedRowError(
         table,
         column=column,
@@ -151,7 +151,7 @@ def damaged(table: str, row: Any, column: str | None, reason: str) -> DamagedRow
 
 
 def _located(connection: Connection, error: DamagedRowError) -> DamagedRowError:
-    """Return *error* with the names of the session and the branch, as far as they can be read."""
+    """Return *error* with the names of session and branch, as far as they are readable."""
     branch_id, session_id = error._branch_id, error._session_id  # noqa: SLF001 - as above
     if error.session is not None or (branch_id is None and session_id is None):
         return error
@@ -172,7 +172,7 @@ def _located(connection: Connection, error: DamagedRowError) -> DamagedRowError:
         position=error.position,
         reason=error.reason,
     )
-    # Logged again further up, it is known to be the same row.
+    # For deduplication when it is logged again further up.
     found_error._branch_id, found_error._session_id = error._branch_id, error._session_id  # noqa: SLF001 - as above
     return found_error
 

@@ -1,8 +1,8 @@
 """
-Connections: which databases can be opened, and how a read or a write runs on them.
+Connections: opening databases, and running reads and writes on them.
 
-Work is given as a function of a connection, never as a `with` block: so it can be run again after
-a lock or a broken connection, and no model can be called inside a transaction.
+Work is a function of a connection, never a `with` block: so it can be retried after a lock timeout
+or a lost connection, and no model is called inside a transaction.
 """
 
 import logging
@@ -41,20 +41,20 @@ from agentmem.store.database.urls import is_memory, place_of
 T = TypeVar("T")
 
 BUSY_TIMEOUT_S: Final = 20.0
-"""How long a write waits for its lock before it gives up."""
+"""Maximum wait of a write for its lock, in seconds."""
 
 _SLOW_S: Final = 1.0
-"""A wait for locks and connections that is longer is logged."""
+"""Longer waits for locks and connections are logged."""
 
 _log = logging.getLogger(__name__)
 
 _left_behind: list[Any] = []
-"""Pools of a parent process: closing their connections would harm those of the parent."""
+"""Pools of the parent process: closing their connections would close those of the parent."""
 
 
 def connect_engine(url: URL, **options: Any) -> Engine:
     """
-    Make an engine that begins its transactions itself, as the isolation level needs it.
+    Create an engine that issues BEGIN itself, as the isolation level requires.
 
     Raises:
         DatabaseUrlError: the driver is not installed.
@@ -85,12 +85,12 @@ def _begin(connection: Connection) -> None:
         if connection.info.get("synchronous") != wanted:
             connection.exec_driver_sql(f"PRAGMA synchronous = {wanted}")
             connection.info["synchronous"] = wanted
-    # A write that began as a read would fail at once, without waiting, where another one is first.
+    # A write that begins as a read would fail at once, without waiting, on a concurrent write.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
 
 
 def bare_engine(url: URL, *, reader: ReadOnlyFile | None = None) -> Engine:
-    """Make an engine for looking and migrating: one connection at a time, nothing set up."""
+    """Create an engine for inspection and migration: one connection at a time, no setup."""
     if reader is not None:
         return connect_engine(url, poolclass=NullPool, creator=reader.connect)
     if url.get_backend_name() == "sqlite":
@@ -104,7 +104,7 @@ _READ_WRITE: Final[dict[str, Any]] = {
     "isolation_level": "READ COMMITTED",
     "postgresql_readonly": False,
 }
-"""Whatever the database or the role has as its default."""
+"""Overrides the defaults of the database and the role."""
 
 
 def _pool(config: DatabaseConfig) -> dict[str, Any]:
@@ -125,10 +125,10 @@ Several parts look up the same branch, and in a snapshot it is the same row.
 
 class Database:
     """
-    Runs reads and writes, each in a transaction of its own that never outlives the call.
+    Runs reads and writes, each in a separate transaction that ends with the call.
 
-    A write waits for its lock with jitter, so that many writers do not wake up together. SQLite in
-    memory has one connection, which threads take in turn.
+    A write waits for its lock with jitter, so that concurrent writers do not wake up together.
+    In-memory SQLite has one connection, which threads use alternately.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Database:
         else:
             self._engine = self._sqlite_engine(url)
         is_postgres = self._postgres is not None
-        # PostgreSQL would else give each statement of a read a newer view than the one before.
+        # Else PostgreSQL would give each statement of a read a newer snapshot.
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._reader = self._engine.execution_options(**snapshot if is_postgres else {})
         self._writer = self._engine.execution_options(
@@ -170,7 +170,7 @@ class Database:
         return self._is_closed
 
     def watch_schema(self) -> None:
-        """Refuse to go on with tables that another process migrates to what this cannot use."""
+        """Reject tables that another process migrates to an incompatible revision."""
         self._schema = SchemaWatch()
 
     def _postgres_engine(self, url: URL) -> Engine:
@@ -183,7 +183,7 @@ class Database:
     def _sqlite_engine(self, url: URL) -> Engine:
         path = Path(url.database or "")
         if self.is_read_only and not self.is_memory:
-            # Each read looks anew at what is beside the file.
+            # Each read checks again for files beside the database.
             self._read_only_file = ReadOnlyFile(path)
             return connect_engine(url, poolclass=NullPool, creator=self._read_only_file.connect)
         pool = {"poolclass": StaticPool} if self.is_memory else _pool(self._config)
@@ -204,15 +204,15 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """The pool itself, for migrations of a database in memory and for tests that watch it."""
+        """The pool, for migrations of an in-memory database and for tests."""
         return self._engine
 
     def close(self) -> None:
         """
-        Close every connection; nothing can be read or written any more.
+        Close all connections; later reads and writes raise.
 
-        What is being read or written is waited for, as long as for a lock: closing a connection
-        that another thread uses ends the process. A database in memory is left to that thread.
+        Running reads and writes are awaited, up to the lock timeout: closing a connection that
+        another thread uses crashes the process. An in-memory database is left to that thread.
         """
         if self.is_memory and os.getpid() != self._pid:
             return  # the parent's
@@ -226,12 +226,12 @@ class Database:
 
     def forget_deleted(self) -> None:
         """
-        Leave no deleted text behind in SQLite's write-ahead log, as far as readers allow.
+        Truncate SQLite's write-ahead log, which may have deleted text, as far as readers allow.
 
-        A reader in another process that is not done keeps the log until the next deletion, or
-        until the last connection to the database is closed.
+        An active reader in another process keeps the log until the next deletion, or until the
+        last connection to the database is closed.
         """
-        # Closing the database has closed the log too.
+        # Closing the database has truncated the log too.
         if self._is_file and not self._is_closed:
             with self._used(), translate_db_errors(self.place):
                 raw = self._engine.raw_connection()
@@ -247,7 +247,7 @@ class Database:
         Within `snapshot` it joins the transaction that is open in this thread.
 
         Raises:
-            StoreError: the database could not be read, or this was closed.
+            StoreError: the database cannot be read, or this is closed.
         """
         joined: Connection | None = getattr(self._snapshot, "connection", None)
         if joined is not None:
@@ -279,17 +279,17 @@ class Database:
 
     def write(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """
-        Run *work* and commit; whatever *work* raises rolls it back.
+        Run *work* and commit; an exception of *work* rolls back.
 
-        *work* runs again from the start where a lock or a connection was lost before the commit, so
-        it must do nothing but talk to its connection. What is not *durable* leaves it to the next
-        durable write to wait for the disk: a killed process loses nothing, and a power cut may take
-        what was written last in this way, but nothing that a durable write of any process follows.
+        *work* is retried from the start if a lock or a connection was lost before the commit, so
+        it must have no side effects besides its connection. A write that is not *durable* is
+        synced to disk with the next durable one: a killed process loses nothing, and a power cut
+        may lose the last such writes, but none that a durable write of any process follows.
 
         Raises:
-            ReadOnlyDatabaseError: this was opened for reading only.
-            DatabaseBusyError: the lock did not come in time.
-            StoreError: the database could not be written, or this was closed.
+            ReadOnlyDatabaseError: this was opened read-only.
+            DatabaseBusyError: the lock timed out.
+            StoreError: the database cannot be written, or this is closed.
         """
         if getattr(self._snapshot, "connection", None) is not None:
             raise StoreError(f"a snapshot is read-only: {work!r:.80} cannot run within it")
@@ -305,7 +305,7 @@ class Database:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """Keep the connections from being closed."""
+        """Prevent the connections from being closed."""
         self._require_own_process()
         with self._unused:
             self._unused.wait_for(lambda: not self._is_held)
@@ -333,7 +333,7 @@ class Database:
                         self._look_at_schema(engine)
                         raise
                     if is_stale_plan(error):
-                        self._engine.dispose()  # other connections have prepared it too
+                        self._engine.dispose()  # other connections have prepared the statement too
                     if self._postgres is not None and is_unprepared(error):
                         self._postgres.prepare_nothing()
                 else:
@@ -357,7 +357,7 @@ class Database:
             )
 
     def _look_at_schema(self, engine: Engine) -> None:
-        """Raise if a statement may have failed because the tables are not those of before."""
+        """Raise if a statement may have failed because of a concurrent migration."""
         if self._schema is not None:
             self._schema.look_again()
             with suppress(DBAPIError):
@@ -387,7 +387,7 @@ class Database:
                 ) from error
             if watched is not None:
                 watched.learn(connection.info)
-                # Removed since: what was committed may be gone, so it is not acknowledged.
+                # Removed meanwhile: the commit may be lost, so it is not acknowledged.
                 watched.check(connection.info)
             return result
 
@@ -405,10 +405,10 @@ class Database:
 
     def hold(self) -> None:
         """
-        Hold back forks in the middle of a read or a write; called before one.
+        Block forks during a read or a write; called before a fork.
 
-        A child must not inherit an open connection to a SQLite file: it would take itself to
-        have locks that are its parent's.
+        A child must not inherit an open connection to a SQLite file: it would assume the locks of
+        its parent.
         """
         with self._unused:
             self._is_held = True
@@ -417,13 +417,13 @@ class Database:
             self._engine.dispose()
 
     def let_go(self) -> None:
-        """Go on after a fork."""
+        """Unblock after a fork."""
         with self._unused:
             self._is_held = False
             self._unused.notify_all()
 
     def begin_anew(self) -> None:
-        """Open connections of its own in a fork: two processes cannot talk over one."""
+        """Open new connections in a fork: two processes cannot share one."""
         self._is_torn = self._is_file and self._in_use > 0
         self._in_use, self._unused, self._is_held = 0, threading.Condition(), False
         if not self.is_memory:

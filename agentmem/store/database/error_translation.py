@@ -1,4 +1,4 @@
-"""The one place where a database's errors become ours, so that none escapes as it is."""
+"""Translate database errors to `StoreError`."""
 
 import re
 from collections.abc import Iterator
@@ -28,24 +28,23 @@ _POSTGRES_NO_DATABASE: Final = {"3D000", "28P01", "28000"}
 
 
 def mask(url: str) -> str:
-    """Return *url* without its password, also when it is not a URL at all."""
+    """Return *url* without its password, also if it is not a valid URL."""
     without = re.sub(r"(://[^:/@]*:).*@", r"\1***@", url)
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", without)
 
 
 def one_line(error: BaseException) -> str:
-    """Return what the driver said, on one line and without SQLAlchemy's own additions."""
+    """Return the driver's message on one line, without SQLAlchemy's additions."""
     text = str(getattr(error, "orig", None) or error)
     return " ".join(mask(text).split())
 
 
 def is_transient(error: exc.DBAPIError) -> bool:
     """
-    Return whether the same work may succeed if it is done again.
+    Return whether a retry may succeed.
 
-    That holds for a lock that did not come, for a connection that broke, and for a row that
-    was deleted after it was looked up: doing it again finds that out. It does not hold for a
-    commit that broke: `Database.write` looks at that case itself.
+    It may after a lock timeout, a lost connection, and the concurrent deletion of a row, which
+    the retry detects. Not after a failed commit, which `Database.write` handles.
     """
     if _code(error) == _POSTGRES_TIMED_OUT:
         return False
@@ -54,17 +53,17 @@ def is_transient(error: exc.DBAPIError) -> bool:
 
 
 def is_unprepared(error: exc.DBAPIError) -> bool:
-    """Whether a prepared statement was not the one of this client: the session is shared."""
+    """Whether a prepared statement was another client's: the server session is shared."""
     return _code(error) in _POSTGRES_UNPREPARED
 
 
 def is_stale_plan(error: exc.DBAPIError) -> bool:
-    """Whether a prepared statement would return columns of other types since a migration."""
+    """Whether a prepared statement is stale since a migration changed its column types."""
     return _code(error) == _POSTGRES_UNSUPPORTED and "cached plan" in str(error.orig)
 
 
 def translate(error: exc.SQLAlchemyError, place: str) -> StoreError:
-    """Choose our error for one of SQLAlchemy's; *place* is the URL without its password."""
+    """Translate an error of SQLAlchemy; *place* is the URL without its password."""
     said = one_line(error)
     if isinstance(error, exc.TimeoutError):
         return DatabaseBusyError(

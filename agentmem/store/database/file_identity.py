@@ -1,8 +1,8 @@
 """
-Whether a SQLite database still is the file at its path.
+Detects that an open SQLite database is no longer the file at its path.
 
-A file that was removed or replaced while it is open takes writes for as long as it is open, and
-they are gone with its last connection. So each write asks the file system before and after it.
+A removed or replaced file accepts writes while it is open, and they are lost with its last
+connection. So each write checks the file system before and after.
 """
 
 import logging
@@ -23,24 +23,24 @@ _LOGS = ("-wal", "-shm")
 
 
 class FileIdentity:
-    """Remembers which file a database is, and which log each of its connections has open."""
+    """The identity of a database file, and of the log that each connection has open."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # A later change of the working directory leads a relative path elsewhere, but not SQLite.
+        # A later change of the working directory affects relative paths here, but not in SQLite.
         self._absolute = str(Path(path).absolute())
         self._logs = tuple(self._absolute + suffix for suffix in _LOGS)
         self._file: tuple[int, int] | None = None
         self._is_new = Once()
 
     def watch(self, engine: Engine) -> None:
-        """Refuse new connections of *engine* where the path leads to another file."""
+        """Reject new connections of *engine* if the path is another file."""
         event.listen(engine, "do_connect", self._before_connecting)
         event.listen(engine, "connect", self._after_connecting)
 
     def check(self, info: dict[str, Any]) -> None:
         """
-        Raise if what a connection has open is not what its path leads to; *info* is its own.
+        Raise if a connection's open file is not that at its path; *info* is the connection's.
 
         Raises:
             StoreError: the file or its write-ahead log was removed or replaced.
@@ -55,7 +55,7 @@ class FileIdentity:
                 raise self._lost(path)
 
     def learn(self, info: dict[str, Any]) -> None:
-        """Remember the log of a connection that has just written: it stays while that is open."""
+        """Record the log of a connection after a write: it exists while the connection is open."""
         if _SEEN not in info:
             info[_SEEN] = tuple(_identity(path) for path in self._logs)
 
@@ -70,7 +70,7 @@ class FileIdentity:
         )
 
     def _before_connecting(self, *_given: object) -> None:
-        """Do not let SQLite make an empty file in the place of one that is gone."""
+        """Prevent SQLite from creating an empty file in place of a removed one."""
         if self._file is not None and _identity(self._absolute) != self._file:
             raise self._lost(self._path)
 

@@ -1,4 +1,4 @@
-"""The hashes that chains are made of. SQLite calls `follow` too: a statement computes links."""
+"""The hash functions of chains. SQLite calls `follow` too, to compute links in a statement."""
 
 import hashlib
 import json
@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 
 
 def digest(*parts: object) -> bytes:
-    """Return the hash of *parts*, so written that no two lists of parts are the same."""
+    """Return the hash of *parts*, in an unambiguous encoding."""
     plain = [_plain(part) for part in parts]
     return hashlib.sha256(json.dumps(plain, ensure_ascii=True).encode()).digest()
 
 
 def follow(link: bytes | None, content: bytes) -> bytes:
-    """Return the link of an entry from the one before it and the hash of what it says."""
+    """Return the link of an entry from the previous link and the entry's content hash."""
     return hashlib.sha256((link or b"") + content).digest()
 
 
 def new_nonce() -> bytes:
-    """Return what makes the hash of a text unguessable."""
+    """Return a random nonce, which makes the hash of a text unguessable."""
     return secrets.token_bytes(16)
 
 

@@ -1,7 +1,7 @@
 """
-Whether the database answers: one round trip, in a thread, which no caller waits for too long.
+Health check of the database: one round trip, in a thread, with a timeout.
 
-While a database hangs there is one such thread for each store, however often it is probed.
+While a database hangs there is one such thread per store, however often it is probed.
 """
 
 import threading
@@ -17,12 +17,12 @@ from agentmem.store.database.database import Database
 from agentmem.store.database.schema import CompatibilityRow
 from agentmem.types import DatabaseHealth
 
-# PostgreSQL checks by it that this role may write, and here; SQLite has locked the file already.
+# On PostgreSQL it checks that this role may write here; SQLite has locked the file already.
 _WRITE = select(CompatibilityRow.oldest).with_for_update(skip_locked=True)
 
 
 class _RoundTrip:
-    """One look at the database, as far as it has got."""
+    """The progress of one probe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class _RoundTrip:
 
 
 class Probe:
-    """Looks at one database. Threads may share it."""
+    """Probes one database. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -59,12 +59,12 @@ class Probe:
         renew_in_child(self)
 
     def begin_anew(self) -> None:
-        """Forget the round trip that is under way: a fork does not have its thread."""
+        """Drop the running probe: a fork does not have its thread."""
         self._lock = threading.Lock()
         self._trip: _RoundTrip | None = None
 
     def check(self, timeout_s: float) -> DatabaseHealth:
-        """Return how the database is, after *timeout_s* seconds at most."""
+        """Return the health of the database, after *timeout_s* seconds at most."""
         started = time.monotonic()
         database = self._database
         if database.is_closed:
@@ -100,7 +100,7 @@ class Probe:
         )
 
     def _begun(self) -> _RoundTrip:
-        """Return the round trip that is under way, or begin one."""
+        """Return the running probe, or start one."""
         with self._lock:
             if self._trip is None or self._trip.is_done.is_set():
                 self._trip = _RoundTrip(self._database)

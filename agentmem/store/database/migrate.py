@@ -1,10 +1,10 @@
 """
-The revision of a database: find it out, move it, or refuse to touch it.
+The schema revision of a database: read, migrate, or reject.
 
-Only moving it loads Alembic, which takes as long to load as half of everything else.
+Only a migration loads Alembic, which takes half as long to load as everything else.
 
-A database belongs to agentmem alone. One that holds tables of something else is refused: names
-like ``session`` are too common to share. On PostgreSQL a schema of its own is enough
+A database must be agentmem's alone. One with tables of another program is rejected: names like
+``session`` are too common. On PostgreSQL a separate schema is enough
 (``?options=-csearch_path%3Dagentmem``).
 """
 
@@ -52,30 +52,30 @@ Direction = Literal["upgrade", "downgrade"]
 
 def current(url: str) -> str | None:
     """
-    Find out at which revision the database is; None when it is empty. It is left as it was.
+    Return the revision of the database; None when it is empty. Read-only.
 
     Raises:
-        SchemaVersionError: it holds the tables of something else.
-        DatabaseUrlError: it is one in memory.
+        SchemaVersionError: it has tables of another program.
+        DatabaseUrlError: it is in memory.
         StoreError: it cannot be opened.
     """
     return _look(_lasting(url))
 
 
 def exists(url: str) -> bool:
-    """Whether there is a database to be looked at: a file that is not empty, or a server's."""
+    """Whether the database exists: a non-empty file, or on a server."""
     parsed = _lasting(url)
     return not is_file(parsed) or has_content(Path(parsed.database or ""))
 
 
 def upgrade(url: str, revision: str = "head") -> str:
     """
-    Bring the database to *revision* and name where it is now. All or nothing.
+    Upgrade the database to *revision* and return the new revision. Atomic.
 
-    Two processes may do this at once: the second one waits, and finds nothing left to do.
+    Safe for concurrent processes: the second one waits, and finds nothing to do.
 
     Raises:
-        SchemaVersionError: it is newer than this package, or holds the tables of something else.
+        SchemaVersionError: it is newer than this package, or has tables of another program.
         DatabaseUrlError: it is one in memory.
         StoreError: it cannot be opened.
     """
@@ -84,10 +84,10 @@ def upgrade(url: str, revision: str = "head") -> str:
 
 def downgrade(url: str, revision: str) -> str | None:
     """
-    Take the database back to *revision*, or to nothing with ``base``. All or nothing.
+    Downgrade the database to *revision*, or to no tables with ``base``. Atomic.
 
     Raises:
-        SchemaVersionError: as for `upgrade`, or no such revision lies behind.
+        SchemaVersionError: as for `upgrade`, or the revision is not an older one.
         StoreError: it cannot be opened.
     """
     _migrate(_lasting(url), revision, "downgrade")
@@ -96,11 +96,11 @@ def downgrade(url: str, revision: str) -> str | None:
 
 def ensure_current(url: URL, *, create: bool = True) -> None:
     """
-    Create the tables in an empty database; refuse any other that this code cannot use.
+    Create the tables in an empty database; reject any other that is incompatible.
 
     Raises:
-        DatabaseUrlError: there is no database, and none is to be created.
-        SchemaVersionError: the database is older or newer, or of something else.
+        DatabaseUrlError: the database does not exist, and may not be created.
+        SchemaVersionError: the database is older or newer, or another program's.
         StoreError: it cannot be opened.
     """
     found = _look(url, for_use=True)
@@ -120,7 +120,7 @@ def _lasting(text: str) -> URL:
 
 
 def create_tables(connection: Connection) -> None:
-    """Build the newest schema over an open connection: for a database in memory."""
+    """Create the newest schema on an open connection, for an in-memory database."""
     _step(connection, "head", "upgrade")
 
 
@@ -140,7 +140,7 @@ def _step(connection: Connection, revision: str, direction: Direction) -> None:
 
 def _look(url: URL, *, for_use: bool = False) -> str | None:
     path = Path(url.database or "")
-    # A file is not made for being looked for.
+    # A check must not create the file.
     if is_file(url) and not has_content(path):
         return None
     reader = ReadOnlyFile(path) if is_file(url) else None
@@ -170,7 +170,7 @@ def _migrate(url: URL, revision: str, direction: Direction) -> str:
         ):
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            # Asked again under the lock: another process may have been first.
+            # Checked again under the lock: another process may have been first.
             started = time.monotonic()
             found = _revision(connection)
             if direction == "upgrade" and revision == "head" and is_newer(found):
@@ -194,12 +194,12 @@ def _migrate(url: URL, revision: str, direction: Direction) -> str:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Read the revision, and make sure that it is one of ours."""
+    """Read the revision, and check that it is one of ours."""
     place = place_of(connection.engine.url)
     tables = set(inspect(connection).get_table_names())
     found = stamped(connection) if VERSION_TABLE in tables else None
     others = sorted(tables - {VERSION_TABLE})
-    # The way back to nothing leaves the table of the revision, without one.
+    # The downgrade to base leaves an empty version table.
     if others and found is None:
         raise SchemaVersionError(
             f"the database {place} has tables of another program "

@@ -1,9 +1,9 @@
 """
-PostgreSQL connections: driver options from the URL, and the settings that reading and writing need.
+PostgreSQL connections: driver options from the URL, and session settings.
 
-A database or role may have any defaults, so none is relied on. Behind a transaction pooler a server
-session is another client's a moment later: settings are then made anew in each transaction, and
-nothing is prepared on the server.
+A database or role may have any defaults, so all settings are explicit. With a transaction pooler a
+server session is shared with other clients: settings are then issued in each transaction, and no
+statements are prepared on the server.
 """
 
 import re
@@ -36,13 +36,13 @@ _SETTINGS: Final = {
 
 def driver_options(url: URL) -> dict[str, Any]:
     """
-    Return the options of *url* as the driver takes them.
+    Return the options of *url* for the driver.
 
-    ``prepare_threshold`` is a number of uses, or ``none`` or ``0`` to prepare nothing; all others
-    are libpq's, such as ``sslmode``, ``connect_timeout`` or ``options``.
+    ``prepare_threshold`` is a number of uses, or ``none`` or ``0`` to disable prepared statements;
+    all others are libpq's, such as ``sslmode``, ``connect_timeout`` or ``options``.
 
     Raises:
-        DatabaseUrlError: there is no such option, or it has no such value.
+        DatabaseUrlError: an unknown option or an invalid value.
     """
     from psycopg import pq  # noqa: PLC0415 - an extra
 
@@ -72,7 +72,7 @@ def _threshold(value: str) -> int | None:
 
 
 class PostgresSetup:
-    """Makes the connections of one engine, and remembers whether a pooler stands before it."""
+    """Creates the connections of one engine, and detects a transaction pooler."""
 
     def __init__(self, url: URL, config: DatabaseConfig, lock_timeout_s: float) -> None:
         self._place = place_of(url)
@@ -81,7 +81,7 @@ class PostgresSetup:
             "lock_timeout": f"{max(1, int(lock_timeout_s * 1000))}",
             "statement_timeout": f"{int((config.statement_timeout_s or 0) * 1000)}",
         }
-        # At the start of a session they are its defaults, which a RESET gives back.
+        # At the start of a session they become its defaults, which RESET restores.
         asked = (_as_options(limits), self._options.get("options", ""), _as_options(_SETTINGS))
         self._at_start = " ".join(filter(None, asked))
         self._of_session = _statement({**limits, **_SETTINGS}, is_local=False)
@@ -90,7 +90,7 @@ class PostgresSetup:
         self.is_pooled = False
 
     def listen(self, engine: Engine) -> None:
-        """Make the connections of *engine*, before SQLAlchemy itself asks them anything."""
+        """Create the connections of *engine*, before SQLAlchemy uses them."""
         event.listen(engine, "do_connect", self._connect)
         event.listen(engine, "begin", self._begin)
 
@@ -116,7 +116,7 @@ class PostgresSetup:
             try:
                 return dialect.connect(*arguments, **{**given, "options": self._at_start})
             except dialect.loaded_dbapi.OperationalError as error:
-                # Some poolers take no settings at the start of a session.
+                # Some poolers reject settings at the start of a session.
                 if not re.search("startup|options", str(error)):
                     raise
         connection = dialect.connect(*arguments, **given)
@@ -137,7 +137,7 @@ class PostgresSetup:
             if not self._takes_options:
                 connection.execute(self._of_session)
         else:
-            # A pooler names itself to its clients, and hands the session to others.
+            # A pooler reports another name to its clients, and shares the session.
             self.is_pooled = True
             if "prepare_threshold" not in self._options:
                 connection.prepare_threshold = None
@@ -150,13 +150,13 @@ class PostgresSetup:
             connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
     def prepare_nothing(self) -> None:
-        """Stop preparing statements: one was gone, so server sessions are shared."""
+        """Disable prepared statements: one was missing, so server sessions are shared."""
         self.is_pooled = True
         self._options["prepare_threshold"] = None
 
 
 def _read_any_moment(connection: Any) -> None:
-    """Read a moment that no datetime is, such as infinity, as unreadable: its row alone is lost."""
+    """Read a timestamp out of range, such as infinity, as unreadable: only its row is lost."""
     from psycopg import DataError, pq  # noqa: PLC0415 - an extra
     from psycopg.abc import AdaptContext, Buffer  # noqa: PLC0415 - as above
     from psycopg.adapt import Loader  # noqa: PLC0415 - as above

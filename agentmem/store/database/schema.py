@@ -1,8 +1,8 @@
 """
-The tables, as SQLAlchemy mappings. Rows never leave this folder: callers get values.
+The tables, as SQLAlchemy mappings. Rows do not leave this folder: callers get values.
 
-A word that may grow (role, state, tier) is text and not a database enum, so that a new one needs
-no migration. JSON is text too: JSONB refuses some escapes and reorders keys.
+Extensible enumerations (role, state, tier) are text, not a database enum, so that a new value needs
+no migration. JSON is text too: JSONB rejects some escapes and reorders keys.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 AnySelect: TypeAlias = Select[*tuple[Any, ...]]
-# SQLite numbers rows by itself only in a column of the type INTEGER.
+# SQLite autoincrements only a column of the type INTEGER.
 BigInt = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Unreadable:
-    """What stands in a column and is not a value of its type: a row with one is damaged."""
+    """An invalid value of a column's type: its row is corrupt."""
 
     __slots__ = ("value",)
 
@@ -46,7 +46,7 @@ class Unreadable:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment, always aware and in UTC on our side. SQLite keeps it without a zone."""
+    """A datetime, always aware and in UTC in Python. SQLite stores it without a zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -64,7 +64,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Read a moment; one that cannot be read fails by itself, and not all rows beside it."""
+        """Read a datetime; an invalid one fails alone, not with all rows of the result."""
         read = super().result_processor(dialect, coltype)
 
         def process(value: Any) -> Any:
@@ -77,7 +77,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Base(DeclarativeBase):
-    """Names constraints alike on every database, so that a migration can find them again."""
+    """Names constraints equally on every database, so that migrations can refer to them."""
 
     metadata = MetaData(
         naming_convention={
@@ -92,17 +92,17 @@ class Base(DeclarativeBase):
 
 
 def _key() -> Mapped[int]:
-    """Return the column that numbers the rows."""
+    """Return the primary key column."""
     return mapped_column(primary_key=True, autoincrement=True)
 
 
 def _ref(column: str, *, index: bool = False) -> Mapped[int]:
-    """Return a column that refers to *column*, and whose row goes with that one."""
+    """Return a foreign key to *column*, with ON DELETE CASCADE."""
     return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=index)
 
 
 def _maybe_ref(column: str) -> Mapped[int | None]:
-    """Return a column like `ref` that may be empty."""
+    """Return a nullable column like `ref`."""
     return mapped_column(ForeignKey(column, ondelete="CASCADE"), index=True)
 
 
@@ -110,8 +110,8 @@ class OwnerRow(Base):
     """
     One user of one namespace.
 
-    *digest* stands for both in a unique index: two names of 500 characters are longer than a
-    PostgreSQL index entry can be. *chain* is the link of the newest event of the user's own pins.
+    *digest* replaces both in a unique index: two names of 500 characters exceed the size of a
+    PostgreSQL index entry. *chain* is the link of the newest event of the user's pins.
     """
 
     __tablename__ = "owner"
@@ -128,8 +128,8 @@ class SessionRow(Base):
     """
     One conversation.
 
-    *timezone* is that of its user, UTC without one. *day* is the date that templates print; older
-    sessions have none.
+    *timezone* is the user's, UTC without one. *day* is the date in chat templates; older sessions
+    have none.
     """
 
     __tablename__ = "session"
@@ -145,13 +145,13 @@ class SessionRow(Base):
 
 class BranchRow(Base):
     """
-    A line of a session, and the row that an append to it locks.
+    A branch of a session, and the row that an append to it locks.
 
-    Counts and times of a session are kept here, not in its own row, so that writers of two
-    branches do not wait for each other.
+    Counts and times of a session are here, not in the session's row, so that writers of two
+    branches do not block each other.
 
-    *line* tells that it is a line that the session itself can be on: the one with the largest
-    number is. ``main`` is one without a number too, which is then 0.
+    *line* is set for lines of the session, of which the one with the largest number is current.
+    ``main`` is a line without a number too, which counts as 0.
 
     *chain* is the link of the newest entry (see `chain`), *log_chain* that of its newest prompt.
     """
@@ -179,13 +179,13 @@ _PROMOTED = text("origin = 'promoted'")
 
 class MessageRow(Base):
     """
-    One message; *position* is dense and unique in its branch.
+    One message; *position* is contiguous and unique in its branch.
 
-    *created_at* is when it was said. *stored_at* is when it was stored, where that was later by a
-    caller's word; most have none.
+    *created_at* is the time of the message. *stored_at* is the time of storage, set only where a
+    caller passed an earlier `created_at`.
 
-    *link* chains it to what stands before it. *nonce* is part of what is hashed, until the text is
-    deleted: then *sealed* is the hash of what it said.
+    *link* chains it to the previous entry. *nonce* is hashed with the content, until the text is
+    deleted: then *sealed* is the hash of the deleted content.
     """
 
     __tablename__ = "message"
@@ -220,10 +220,10 @@ class MessageRow(Base):
 
 class ToolCallRow(Base):
     """
-    Who called what and where it was answered: the index that keeps transcripts legal.
+    A tool call and the position of its result: the index that keeps transcripts valid.
 
-    A branch that inherits calls still open at its fork has a row of its own for each.
-    *digest* stands for *call_id*, which has no limit of length.
+    A branch that inherits open calls at its fork has a separate row for each.
+    *digest* replaces *call_id* in the index, which has unlimited length.
     """
 
     __tablename__ = "tool_call"
@@ -242,7 +242,7 @@ class ToolCallRow(Base):
 
 
 class AppendRow(Base):
-    """What was stored under a client key, so that a retry gives it back."""
+    """The messages stored under a client key, returned by a retry."""
 
     __tablename__ = "append"
 
@@ -257,10 +257,10 @@ class AppendRow(Base):
 
 class PinRow(Base):
     """
-    A pin; its id is the order of first setting, *version* the newest one.
+    A pin; its id gives the order of first setting, *version* is the newest.
 
-    *target_id* is the owner's, the session's or the branch's id, as *scope* says. It repeats one
-    of the three references because a unique index takes two NULLs for different.
+    *target_id* is the id of the owner, session or branch, by *scope*. It duplicates one of the
+    three foreign keys because two NULLs are distinct in a unique index.
     """
 
     __tablename__ = "pin"
@@ -281,12 +281,12 @@ class PinRow(Base):
 
 class PinVersionRow(Base):
     """
-    One version of a pin; without a text it says that the pin was removed.
+    One version of a pin; one without a text is a removal.
 
-    *made_from* is the position of the message that an automatic one was made of. It is one of the
-    pin's own branch, whose deletion takes the text. *after_message* is the newest message of the
-    database at the time, which says before which messages of a session it was set; older versions
-    have none, and go by their times.
+    *made_from* is the position of the source message of an automatic pin, in the pin's branch; its
+    deletion deletes the text. *after_message* is the newest message of the database at the time,
+    which orders it among the messages of a session; older versions have none, and are ordered by
+    time.
     """
 
     __tablename__ = "pin_version"
@@ -302,7 +302,7 @@ class PinVersionRow(Base):
 
 
 class AssemblyRow(Base):
-    """One prompt, without its text. *link* chains it to those before it (see `log_chain`)."""
+    """One prompt, without its text. *link* chains it to the previous one (see `log_chain`)."""
 
     __tablename__ = "assembly"
     __table_args__ = (
@@ -326,10 +326,10 @@ class AssemblyRow(Base):
 
 class TruncationRow(Base):
     """
-    An entry of the log of what was left out.
+    A truncation record.
 
-    Where several runs of one prompt were left out for one reason, *ranges* has each with its
-    tokens, and the other columns the whole of them.
+    Where several runs of one prompt were truncated for one reason, *ranges* has each with its
+    tokens, and the other columns have the total.
     """
 
     __tablename__ = "truncation"
@@ -347,7 +347,7 @@ class TruncationRow(Base):
 
 
 class SummaryRow(Base):
-    """A text that stands for messages. *key* names its content, so a second one is the same."""
+    """A summary. *key* is its content hash, so a duplicate is the same row."""
 
     __tablename__ = "summary"
 
@@ -366,9 +366,9 @@ class SummaryRow(Base):
 
 class EventRow(Base):
     """
-    An entry of a branch's chain that is not a message; it holds hashes and no text.
+    An event in a branch's chain; it has hashes, but no text.
 
-    *at* is the number of messages that the branch had.
+    *at* is the number of messages of the branch at the time.
     """
 
     __tablename__ = "event"
@@ -383,7 +383,7 @@ class EventRow(Base):
 
 
 class UserEventRow(Base):
-    """An entry of the chain of a user's own pins: which versions came and went, as hashes."""
+    """An event in the chain of a user's pins: hashes of added and removed versions."""
 
     __tablename__ = "user_event"
     __table_args__ = ({"sqlite_autoincrement": True},)
@@ -395,7 +395,7 @@ class UserEventRow(Base):
 
 
 class EmbedderRow(Base):
-    """What made vectors; *fingerprint* names model, revision, dimension and normalisation."""
+    """An embedder; *fingerprint* identifies model, revision, dimension and normalization."""
 
     __tablename__ = "embedder"
     __table_args__ = ({"sqlite_autoincrement": True},)
@@ -408,7 +408,8 @@ class EmbeddingRow(Base):
     """
     The vector of the characters *first* to *last* of a message, float32 and little-endian.
 
-    An empty one says that there was nothing to embed. It can be made anew, so no export has it.
+    An empty one means that there was no text to embed. Vectors can be rebuilt, so exports omit
+    them.
     """
 
     __tablename__ = "embedding"
@@ -425,7 +426,7 @@ class EmbeddingRow(Base):
 
 
 class CompatibilityRow(Base):
-    """The oldest revision whose code may use the tables as they are; one row."""
+    """The oldest compatible schema revision; one row."""
 
     __tablename__ = "compatibility"
 
@@ -434,9 +435,9 @@ class CompatibilityRow(Base):
 
 def add_postgres_options() -> None:
     """
-    Add the options of the tables that hold on PostgreSQL alone, for a comparison with a database.
+    Add PostgreSQL-only table options, for a comparison with a database.
 
-    Said in their classes it would load that dialect, with all its drivers, on every import.
+    In the classes they would load that dialect, with all its drivers, on every import.
     """
     (index,) = (
         i for i in Base.metadata.tables["message"].indexes if i.name == "ix_message_promoted"

@@ -1,9 +1,9 @@
 """
-SQLite connections: files that only their owner reads, and reading that leaves nothing behind.
+SQLite connections: private files, and read-only access without side effects.
 
-A reader of a write-ahead log makes files beside the database, which one that may not write cannot
-remove, and which keep those who may from writing. How a file is read is therefore chosen by what
-is found beside it, for each connection anew.
+A reader of a write-ahead log creates files beside the database, which a process without write
+permission cannot remove, and which block writers. So each new connection chooses how to read by the
+files beside the database.
 """
 
 import os
@@ -25,12 +25,12 @@ _POLL_MS: Final = 100
 
 
 def _read_any_text(connection: sqlite3.Connection) -> None:
-    """Read bytes that are no UTF-8 as a text that nothing stores, so that no whole read fails."""
+    """Decode invalid UTF-8 to a text that is never stored, so that a read does not fail."""
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def set_up(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
-    """Enforce references, survive a power cut, and leave no deleted text in free pages."""
+    """Enforce foreign keys, sync on commit, and zero deleted content (secure_delete)."""
     _read_any_text(connection)
     connection.execute(f"PRAGMA busy_timeout = {_POLL_MS}")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -50,28 +50,28 @@ def set_up(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Create the file *path* for its owner alone; one that is there keeps its mode."""
-    target = os.path.realpath(path)  # a link may lead to a file that is still to be made
-    # What else stands in the way is SQLite's to say.
+    """Create the file *path* with mode 0600; an existing one keeps its mode."""
+    target = os.path.realpath(path)  # a link may point to a missing file
+    # Other obstacles are reported by SQLite.
     with suppress(OSError):
         handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.fchmod(handle, 0o600)  # whatever the umask is
+            os.fchmod(handle, 0o600)  # independent of the umask
         finally:
             os.close(handle)
 
 
 def has_content(path: Path) -> bool:
-    """Whether there is a file that is not empty."""
+    """Whether the file exists and is not empty."""
     return path.is_file() and path.stat().st_size > 0
 
 
 def check_writable(path: Path) -> None:
     """
-    Pass where *path*, and what SQLite keeps beside it, can be written.
+    Check that *path*, and SQLite's files beside it, can be written.
 
     Raises:
-        StoreError: opening it for writing would leave files behind that make it unwritable.
+        StoreError: opening it for writing would leave files that make it unwritable.
     """
     if not path.exists():
         return
@@ -85,7 +85,7 @@ def check_writable(path: Path) -> None:
 
 
 class ReadOnlyFile:
-    """Opens a database file for reading, and leaves the folder as it was."""
+    """Opens a database file read-only, without changes to the folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.realpath(path))
@@ -94,10 +94,10 @@ class ReadOnlyFile:
 
     def connect(self) -> sqlite3.Connection:
         """
-        Open a connection that reads what is committed now.
+        Open a connection that reads the committed state.
 
         Raises:
-            DatabaseUrlError: there is no database.
+            DatabaseUrlError: the database does not exist.
         """
         if not has_content(self._path):
             raise DatabaseUrlError(f"there is no database {self._path}: check the path")
@@ -108,7 +108,7 @@ class ReadOnlyFile:
         return connection
 
     def close(self) -> None:
-        """Remove what was copied."""
+        """Remove the copies."""
         if self._copy is not None:
             self._copy.cleanup()
             self._copy = None
@@ -116,7 +116,7 @@ class ReadOnlyFile:
     def _open(self) -> sqlite3.Connection:
         path = self._path
         if _may_write(path) and _may_write(path.parent):
-            # The last one who may write also removes what it has made.
+            # The last connection with write access also removes its files.
             return sqlite3.connect(path, check_same_thread=False)
         log, index = Path(f"{path}-wal"), Path(f"{path}-shm")
         if index.exists() and log.exists():
@@ -127,9 +127,9 @@ class ReadOnlyFile:
 
     def _copied_with(self, log: Path) -> Path:
         """
-        Copy the file and a log that is not open elsewhere, and return where the copy is.
+        Copy the file and a log that no process has open; return the path of the copy.
 
-        SQLite reads a log only with an index beside it, and that would have to be written there.
+        SQLite reads a log only with an index file beside it, which would have to be written there.
         """
         stamp = tuple((s.st_mtime_ns, s.st_size) for s in (self._path.stat(), log.stat()))
         if self._copy is None or stamp != self._copied:

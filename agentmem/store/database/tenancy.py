@@ -1,4 +1,4 @@
-"""Whose rows: the clauses and checks by which an id alone opens nothing."""
+"""Tenancy: clauses and checks that bind rows to a namespace and user; ids give no access."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _MAX_ID: Final = 2**63 - 1
 
 
 def digest(*names: str) -> bytes:
-    """Stand for *names* in an index. Lengths are part of it, so separators cannot collide."""
+    """Return a hash of *names* for an index. With lengths, so that names cannot collide."""
     hasher = hashlib.sha256()
     for name in names:
         encoded = name.encode()
@@ -24,21 +24,21 @@ def digest(*names: str) -> bytes:
 
 
 def owner_digest(scope: Scope) -> bytes:
-    """Stand for the namespace and the user."""
+    """Return the hash of namespace and user."""
     return digest(scope.namespace, scope.user)
 
 
 def is_owner() -> ColumnElement[bool]:
-    """Return the clause that every statement over rows of a session ends with."""
+    """Return the tenancy clause of every statement over rows of a session."""
     return OwnerRow.digest == bindparam("owner")
 
 
 def check_id(what: str, number: int) -> int:
     """
-    Return *number* if a row could have it.
+    Return *number* if it is a possible row id.
 
     Raises:
-        SessionNotFoundError: no row can; SQLite and PostgreSQL would fail on it in their own ways.
+        SessionNotFoundError: it is not; SQLite and PostgreSQL would fail differently.
     """
     if not _is_whole(number) or not 0 < number <= _MAX_ID:
         raise SessionNotFoundError(f"there is no {what} {number!r} here")
@@ -47,10 +47,10 @@ def check_id(what: str, number: int) -> int:
 
 def check_position(what: str, number: int) -> int:
     """
-    Return *number* if it counts messages.
+    Return *number* if it is a possible position.
 
     Raises:
-        InvalidInputError: it is not an integer; databases would convert it in different ways.
+        InvalidInputError: it is not an integer; databases would convert it differently.
     """
     if not _is_whole(number):
         raise InvalidInputError(f"{what} must be an integer, got {number!r:.50}")
@@ -59,11 +59,10 @@ def check_position(what: str, number: int) -> int:
 
 def check_moment(moment: datetime) -> datetime:
     """
-    Return *moment* if it is one.
+    Return *moment* if it is valid.
 
     Raises:
-        InvalidInputError: it has no time zone, so it could be any of a day's moments, or it is in
-            no year from 1 to 9999 of UTC.
+        InvalidInputError: it has no time zone, or is outside of the years 1 to 9999 in UTC.
     """
     if not isinstance(moment, datetime):
         raise InvalidInputError(f"a time must be a datetime, got {moment!r:.50}")

@@ -1,4 +1,4 @@
-"""Database URLs: which are taken, what they name, and how they may be shown."""
+"""Database URLs: validation, drivers, and masked display."""
 
 import os
 import stat
@@ -16,10 +16,10 @@ _SUPPORTED: Final = "sqlite:///agent.db, sqlite:// (in memory) or postgresql://u
 
 def parse_url(text: str) -> URL:
     """
-    Read a database URL and name the driver that we use for it.
+    Parse a database URL and set its driver.
 
     Raises:
-        DatabaseUrlError: it is not a URL, or not of a database that we can open.
+        DatabaseUrlError: it is not a URL, or of an unsupported database.
     """
     try:
         url = make_url(text)
@@ -35,7 +35,7 @@ def parse_url(text: str) -> URL:
 
 
 def is_memory(url: URL) -> bool:
-    """Whether *url* is of a SQLite database that ends with its connection."""
+    """Whether *url* is of an in-memory SQLite database."""
     return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
 
@@ -45,12 +45,12 @@ def is_file(url: URL) -> bool:
 
 
 def place_of(url: URL) -> str:
-    """Return *url* as it may be shown."""
+    """Return *url* without its password."""
     return mask(url.render_as_string(hide_password=True))
 
 
 def _sqlite_url(url: URL, text: str) -> URL:
-    # SQLAlchemy drops a query without an equals sign, and would open the file before it.
+    # SQLAlchemy drops a query without an equals sign, and would open the shorter path.
     if "?" in str(text) or url.query:
         raise DatabaseUrlError(
             f"a SQLite URL takes no options, got {mask(str(text))!r}: write a question mark that "
@@ -74,10 +74,10 @@ def _sqlite_url(url: URL, text: str) -> URL:
 
 def _expanded(path: str) -> str:
     """
-    Return *path* with ``~`` or ``~user`` at its beginning replaced by that home.
+    Return *path* with a leading ``~`` or ``~user`` expanded.
 
     Raises:
-        DatabaseUrlError: there is no such home, or it is not a path but a URI or has a NUL.
+        DatabaseUrlError: the home directory is unknown, or it is a URI or has a NUL.
     """
     if "\0" in path:
         raise DatabaseUrlError(f"{path!r} is not a file name: it has a NUL character")

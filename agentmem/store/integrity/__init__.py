@@ -1,1 +1,1 @@
-"""Verification: what is stored against itself and against a head that was kept elsewhere."""
+"""Integrity checks of stored data, by itself and against an external head."""

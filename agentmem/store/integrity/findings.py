@@ -1,4 +1,4 @@
-"""What a check of a session finds, and the links that its chains pass as they are computed anew."""
+"""Findings of a check of a session, and the recomputed links of its chains."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,29 +8,29 @@ from agentmem.store.chain.summary_chain import Sealed
 from agentmem.types import AssemblyId, BranchId, Discrepancy
 
 Place = tuple[int, int]
-"""How many messages and events of a branch stand before a link."""
+"""Numbers of messages and events of a branch before a link."""
 
 Keep = Callable[[int], frozenset[Place]]
-"""Which links of a branch are to be kept, by its index in the session."""
+"""The links of a branch to keep, by its index in the session."""
 
 
 @dataclass
 class Findings:
-    """What was found, and what the entries of the chains say that there must be."""
+    """The findings, and the data that the chains require."""
 
     found: list[Discrepancy] = field(default_factory=list)
     lost: list[Discrepancy] = field(default_factory=list)
-    """What was damaged before it was imported, and says so itself."""
+    """Messages that were corrupt before their import, and marked so."""
     passed: dict[int, dict[Place, bytes]] = field(default_factory=dict)
     at_position: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Versions of pins, by their hashes: the branch, and how many messages it had."""
+    """Versions of pins by hash: the branch, and its number of messages."""
     summaries: dict[int, dict[str, Sealed]] = field(default_factory=dict)
     purged: dict[int, Purged] = field(default_factory=dict)
     logged: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    """The links of the log of each branch, by how many entries stand before them."""
+    """The links of each branch's log, by the number of preceding entries."""
     user: list[bytes] = field(default_factory=list)
-    """The links of the user's chain."""
+    """Links of the user's chain."""
 
     def say(
         self, branch_id: int, position: int | None, problem: str, *, prompt: int | None = None
@@ -45,6 +45,6 @@ class Findings:
         self.found.append(one)
 
     def lose(self, branch_id: int, position: int, problem: str) -> None:
-        """Add what was lost before."""
+        """Add a message that was lost before."""
         one = Discrepancy(branch_id=BranchId(branch_id), position=position, problem=problem)
         self.lost.append(one)

@@ -1,8 +1,8 @@
 """
-The head of a session's hash chains: one line, to be kept where a writer of the database is not.
+The head of a session's hash chains: one line, to keep outside of the database.
 
-It names how many entries each branch had, so it still is checked when the session has gone on.
-With a key it is an HMAC, and who has no key can make none.
+It has the number of entries of each branch, so it can be checked after the session has continued.
+With a key it is an HMAC, which cannot be forged without the key.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from agentmem.types import Discrepancy, Scope, SessionId
 
 _PLAIN: Final = "sha256"
 _KEYED: Final = "hmac-sha256"
-# Of the version before there was a log in it, a branch has two numbers, and there is one hash.
+# In the previous version, without a log, a branch has two numbers, and there is one hash.
 _HEAD: Final = re.compile(
     rf"({_PLAIN}|{_KEYED}):(\d+\.\d+(?:,\d+\.\d+)*):([0-9a-f]{{64}})"
     rf"|({_PLAIN}|{_KEYED}):(\d+\.\d+\.\d+(?:,\d+\.\d+\.\d+)*)\+(\d+)"
@@ -77,7 +77,7 @@ _USER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """A head that was read: how many entries there were of each kind, and their hashes."""
+    """A parsed head: numbers of entries of each kind, and their hashes."""
 
     counts: str
     places: list[Place]
@@ -88,17 +88,17 @@ class _Head:
 
 
 class Heads:
-    """Reads the heads of sessions, and holds what is stored against them."""
+    """Computes the heads of sessions, and verifies stored data against them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def head(self, scope: Scope, session_id: SessionId, *, key: str | None = None) -> str:
         """
-        Return the head of a session as it is now.
+        Return the current head of a session.
 
         Raises:
-            SessionNotFoundError: no such session of this scope.
+            SessionNotFoundError: the session does not exist in this scope.
             InvalidInputError: *key* is empty.
         """
         check_key(key)
@@ -126,10 +126,10 @@ class Heads:
         key: str | None = None,
     ) -> tuple[Discrepancy, ...]:
         """
-        Hold what is stored of a session against itself, and with a *head* against that.
+        Verify the stored data of a session, and with a *head* against that.
 
         Raises:
-            SessionNotFoundError: no such session of this scope.
+            SessionNotFoundError: the session does not exist in this scope.
             InvalidInputError: *head* is not a head, or *key* is missing or of the wrong kind.
         """
         check_key(key)
@@ -152,7 +152,7 @@ class Heads:
 
 
 def _counts(connection: Connection, row: AnyRow) -> str:
-    """Return how many messages, events and accounts of prompts a branch has had."""
+    """Return the numbers of messages, events and log entries of a branch."""
     keys = {"branch": row.id}
     events = connection.execute(_EVENTS, keys).all()
     num_logged = connection.execute(_NUM_LOGGED, keys).scalar_one()
@@ -168,7 +168,7 @@ def _seal(what: str, counts: str, links: list[bytes], key: str | None) -> str:
 
 
 def _hold_to(known: _Head, findings: Findings, branches: list[int], key: str | None) -> None:
-    """Compare the links that the chains passed with those of a head."""
+    """Compare the recomputed links with those of a head."""
     pairs = list(zip(branches, known.places, strict=False))
     links = [findings.passed[branch].get(place, b"") for branch, place in pairs]
     is_whole = len(links) == len(known.places) and all(links)
@@ -181,7 +181,7 @@ def _hold_to(known: _Head, findings: Findings, branches: list[int], key: str | N
         findings.say(branches[0], None, problem)
     numbers = list(zip(branches, known.num_logged or (), strict=False))
     if not numbers or any(findings.purged[branch].has(number) for branch, number in numbers):
-        return  # what a retention has deleted passes nothing any more, and is an event
+        return  # entries deleted by a retention have no links, but an event
     links = [findings.logged[branch].get(number, b"") for branch, number in numbers]
     sealed = _seal("log", known.counts, links, key)
     if len(links) != len(known.places) or not hmac.compare_digest(sealed, known.sealed_log):
@@ -210,10 +210,10 @@ def _read(head: str, key: str | None) -> _Head:
 
 def check_key(key: str | None) -> None:
     """
-    Check that a key can make an HMAC.
+    Validate the key of an HMAC.
 
     Raises:
-        InvalidInputError: it is empty, or no text.
+        InvalidInputError: it is empty, or not a string.
     """
     if key is not None and (not isinstance(key, str) or not key):
         raise InvalidInputError("a key is a text of at least one character")

@@ -1,7 +1,7 @@
 """
-Holding what is stored against itself: positions, roles, forks, contents, and the hash chain.
+Verify stored branches: positions, roles, forks, contents, and the hash chain.
 
-Everything is read in one transaction and nothing is written. What is found is told, never mended.
+Read-only, in one transaction. Problems are reported, never repaired.
 """
 
 import json
@@ -72,7 +72,7 @@ _SUMMARIES: Final = select(SummaryRow.key, SummaryRow.first, SummaryRow.last).wh
     SummaryRow.branch_id == bindparam("branch")
 )
 _ANY: Final = "*"
-"""In the place of the hash of an entry: there is none to compare it with."""
+"""Marker in place of the hash of an entry: none to compare."""
 
 
 def verify_session(  # noqa: PLR0913 - how deep to look
@@ -85,15 +85,15 @@ def verify_session(  # noqa: PLR0913 - how deep to look
     keep: Keep = lambda _index: frozenset(),
 ) -> Findings:
     """
-    Hold the rows of a session against each other, and with *integrity* against its chain.
+    Verify the rows of a session, and with *integrity* its hash chain.
 
     Args:
         connection: of a read.
-        session_id: the session; it is there.
-        integrity: whether to follow the chain from its beginning, with events and pins.
-        named: the namespace and user that the chain was made for, if not those of the session.
-        with_made: whether the log of prompts and summaries are in the chain: once they were not.
-        keep: which links of a branch, by its index in the session, the caller wants to know.
+        session_id: the session, which exists.
+        integrity: whether to verify the chain from its beginning, with events and pins.
+        named: the original namespace and user of the chain, if not those of the session.
+        with_made: whether the chain includes prompt log and summaries; old ones do not.
+        keep: the links to return, per branch, by its index in the session.
     """
     facts = connection.execute(_FACTS, {"session": session_id}).one()
     check_row("session", facts)
@@ -144,7 +144,7 @@ def _check_fork(findings: Findings, branch: AnyRow, by_id: Mapping[int, AnyRow])
 
 
 class _BranchCheck:
-    """Walks through the messages and events of one branch in their order."""
+    """Iterates over the messages and events of one branch in order."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class _BranchCheck:
             if row.position != expected:
                 gap = f"positions {expected} to {row.position - 1} are missing"
                 self._say(row.position, gap if row.position > expected else "is there twice")
-            # From here on what follows is held against what is stored, so that one is one.
+            # Later entries are verified against the stored link: one problem is one finding.
             link = self._message(row, link, left, integrity=integrity)
             self._findings.at_position[self._branch.id, row.position] = link
             expected = row.position + 1
@@ -228,7 +228,7 @@ class _BranchCheck:
         if self._follows(link, content or b"", stored):
             return stored
         if row.sealed is not None and deletion.get(LOST) is True:
-            # Its deletion says that what it had said could not be read.
+            # Its deletion event says that its content was unreadable.
             self._bridge = str(deletion.get(NEXT, "")) if stored is None else None
         elif is_marked(row):
             if stored is None:
@@ -240,7 +240,7 @@ class _BranchCheck:
         return stored
 
     def _follows(self, link: bytes | None, content: bytes, stored: bytes | None) -> bool:
-        """Whether an entry is the one that was chained here, also behind one that was lost."""
+        """Whether an entry matches the chain, also after a lost one."""
         bridge, self._bridge = self._bridge, None
         if bridge is not None and stored is not None:
             return bridge in {_ANY, content.hex()}
@@ -259,7 +259,7 @@ class _BranchCheck:
         return stored
 
     def _readable(self, events: Sequence[AnyRow]) -> list[AnyRow]:
-        """Leave out the events that cannot be read; the chain does not go on without them."""
+        """Omit corrupt events; the chain does not continue without them."""
         found = []
         for number, event in enumerate(events, 1):
             try:
@@ -290,7 +290,7 @@ class _BranchCheck:
 
 
 def _deletions(events: Any) -> dict[int, dict[str, Any]]:
-    """Return what was noted of each deletion, by position; the last one counts."""
+    """Return the last deletion event of each position."""
     contents: Iterator[dict[str, Any]] = (
         _content(event) for event in events if event.kind == DELETED_EVENT
     )

@@ -1,4 +1,4 @@
-"""Holding what was made of messages against the chains: accounts of prompts, summaries, pins."""
+"""Verify derived data against the chains: prompt log, summaries, pins."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -39,7 +39,7 @@ _PLACED: Final = VERSIONS.add_columns(
     PinRow.version.label("current"),
     _NEWEST.label("newest"),
 )
-# By either reference: prompts go by the one, deletions and exports by the other.
+# By either foreign key: prompts use the one, deletions and exports the other.
 _OF_SESSION: Final = _PLACED.where(
     PinRow.scope != PinScope.USER.value,
     or_(
@@ -66,7 +66,7 @@ _OWNER: Final = (
 
 
 def verify_log(connection: Connection, findings: Findings, branch: AnyRow, begin: bytes) -> None:
-    """Follow the log of a branch from its beginning, over what retentions have deleted."""
+    """Verify the log of a branch from its beginning, across deletions by retentions."""
     purged = findings.purged.get(branch.id, Purged())
     number, link = purged.skip(0, begin)
     passed = findings.logged[branch.id] = {0: begin}
@@ -88,7 +88,7 @@ def verify_log(connection: Connection, findings: Findings, branch: AnyRow, begin
 
 
 def verify_summaries(connection: Connection, findings: Findings, branch_id: int) -> None:
-    """Hold the summaries of a branch against the events that say which there are."""
+    """Verify the summaries of a branch against its events."""
     expected = findings.summaries.get(branch_id, {})
     rows = connection.execute(_SUMMARIES, {"branch": branch_id})
     there = {row.key: sealed(row._asdict()) for row in rows}
@@ -105,7 +105,7 @@ def verify_summaries(connection: Connection, findings: Findings, branch_id: int)
 def verify_pins(
     connection: Connection, findings: Findings, session_id: int, branches: Sequence[int]
 ) -> None:
-    """Hold the pins of a session against the events that say which there are."""
+    """Verify the pins of a session against its events."""
     main = branches[0]
     keys = {"session": session_id, "branches": list(branches)}
     there: dict[str, int] = {}
@@ -127,7 +127,7 @@ def verify_pins(
 def verify_user(
     connection: Connection, findings: Findings, session_id: int, branch_id: int
 ) -> None:
-    """Follow the chain of the session's user, and hold the user's own pins against it."""
+    """Verify the chain of the session's user, and the user's pins against it."""
     owner = connection.execute(_OWNER, {"session": session_id}).one()
     begin = user_genesis(owner.namespace, owner.user)
     events = [row._asdict() for row in connection.execute(EVENTS, {"owner": owner.id})]
@@ -147,7 +147,7 @@ def verify_user(
 
 
 def _is_placed(row: AnyRow, place: Mapping[str, Any]) -> bool:
-    """Whether a pin hangs on what it should, and shows its newest version."""
+    """Whether a pin has the right owner, and its newest version."""
     is_newest = row.current == row.newest
     return is_newest and all(getattr(row, name) == value for name, value in place.items())
 

@@ -1,1 +1,1 @@
-"""Deletion and retention, and what they leave in a hash chain."""
+"""Deletion and retention, and their events in the hash chain."""

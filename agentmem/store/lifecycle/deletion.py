@@ -1,8 +1,8 @@
 """
-Deletion that closes: what was deleted is in no table and, on SQLite, in no file of the database.
+Permanent deletion: from all tables and, on SQLite, from all files of the database.
 
-On PostgreSQL the bytes of deleted rows leave the server's own files with VACUUM and with the
-recycling of its log, which are the server's business.
+On PostgreSQL the bytes of deleted rows leave the server's files with VACUUM and the recycling of
+its write-ahead log, which the server controls.
 """
 
 import logging
@@ -85,7 +85,7 @@ _MADE_BY_ITSELF: Final = (
     .where(PinVersionRow.pin_id == bindparam("pin"), PinVersionRow.made_from.is_not(None))
     .limit(1)
 )
-# A holder of two branches has locked the older one first.
+# Lock order: the older branch first.
 _LOCK_IN_ORDER: Final = (
     select(BranchRow.id)
     .where(BranchRow.id.in_(bindparam("branches", expanding=True)))
@@ -97,9 +97,9 @@ _LOCK_IN_ORDER: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
     """
-    What is gone, for holders of something derived from it: an index, a summary, stored KV.
+    Deleted ids, for owners of derived data: indexes, summaries, cached KV.
 
-    A message whose content alone was deleted is among *messages* too.
+    *messages* includes messages of which only the content was deleted.
     """
 
     sessions: tuple[SessionId, ...] = ()
@@ -108,28 +108,28 @@ class Deleted:
 
 
 class Deletion:
-    """Deletes for good; there is no way back."""
+    """Permanent deletion."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def message(self, scope: Scope, branch_id: BranchId, position: int) -> Deleted:
         """
-        Delete what a message says; its place, role and calls stay, so that the transcript is legal.
+        Delete the content of a message; position, role and calls stay: the transcript is valid.
 
-        Every branch that sees it loses it, and so do its vectors, the pin that was made of it by
-        itself, and the session's every summary of that position. What a subtask promoted, and what
-        an answer repeats, are messages of their own.
+        It is deleted for every branch that inherits it, with its vectors, its automatic pin, and
+        all summaries of the session that cover its position. Promoted results and quotations in
+        answers are separate messages.
 
         Raises:
-            SessionNotFoundError: no such branch of this scope, or no such message in it.
+            SessionNotFoundError: the branch does not exist in this scope, or the message in it.
             InvalidInputError: *position* is not an integer.
         """
         check_position("position", position)
 
         def work(connection: Connection) -> Deleted:
             branch = find_branch(connection, scope, branch_id)
-            # A summary of the message that was being made is stored by now, or will find it gone.
+            # A concurrent summary of the message is stored by now, or will detect the deletion.
             session = {"session": branch.session_id}
             branches = connection.execute(_BRANCHES_OF_SESSION, session).scalars().all()
             connection.execute(_LOCK_IN_ORDER, {"branches": branches})
@@ -139,7 +139,7 @@ class Deletion:
             row_id = _empty(connection, holder, position)
             forget_summaries(connection, branch.session_id, position)
             _forget_pinned(connection, holder, position)
-            # A vector of it that was being stored is there by now, or will find it without content.
+            # A concurrent vector of it is stored by now, or will find the message without content.
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row_id))
             return Deleted(messages=(MessageId(row_id),))
 
@@ -156,14 +156,14 @@ class Deletion:
         """
         Delete a pin with all its versions.
 
-        Without a *pin_scope*, wherever the conversation has it, as `lock_pins` says. One that was
-        made of a message by itself leaves a version without a text, so that a retry of that
-        message's append does not bring it back.
+        Without a *pin_scope*, in the scopes of the conversation (see `lock_pins`). An automatic pin
+        leaves a version without a text, so that a retry of its message's append does not restore
+        it.
 
         Raises:
-            InvalidInputError: *key* cannot be stored, so there is none.
+            InvalidInputError: *key* cannot be stored.
             PinNotFoundError: it was never set in that scope.
-            SessionNotFoundError: no such branch of this scope.
+            SessionNotFoundError: the branch does not exist in this scope.
         """
         check_name("pin key", key)
 
@@ -178,11 +178,11 @@ class Deletion:
 
     def branch(self, scope: Scope, branch_id: BranchId) -> Deleted:
         """
-        Delete a branch and all that were forked off it.
+        Delete a branch and all its forks.
 
         Raises:
-            SessionNotFoundError: no such branch of this scope.
-            InvalidInputError: it is the main branch, which only goes with its session.
+            SessionNotFoundError: the branch does not exist in this scope.
+            InvalidInputError: it is the main branch, which is deleted with its session only.
         """
 
         def work(connection: Connection) -> Deleted:
@@ -192,11 +192,11 @@ class Deletion:
                     f"branch {branch_id} is the main branch of its session: delete the session"
                 )
             doomed = {found.id}
-            # A branch is younger than its parent, so one pass in order finds all descendants.
+            # Parents are older than children, so one pass in order finds all descendants.
             for row in find_branches(connection, scope, found.session_id):
                 if row.parent_id in doomed:
                     doomed.add(row.id)
-            # The order of locks: a parent is older than its branches.
+            # Lock order: a parent is older than its children.
             connection.execute(_LOCK_IN_ORDER, {"branches": [found.parent_id, *sorted(doomed)]})
             hand_up_age(connection, found.parent_id, sorted(doomed))
             return _delete_branches(connection, sorted(doomed))
@@ -205,14 +205,14 @@ class Deletion:
 
     def session(self, scope: Scope, session_id: SessionId) -> Deleted:
         """
-        Delete a session with all that belongs to it.
+        Delete a session with all its data.
 
         Raises:
-            SessionNotFoundError: no such session of this scope.
+            SessionNotFoundError: the session does not exist in this scope.
         """
 
         def work(connection: Connection) -> Deleted:
-            # One that has lost its branches can be deleted too.
+            # A session without branches can be deleted too.
             owned = _SESSION_IDS.where(SessionRow.id == check_id("session", session_id))
             if connection.scalar(owned, {"owner": owner_digest(scope)}) is None:
                 raise not_found("session", session_id, scope)
@@ -232,7 +232,7 @@ class Deletion:
         return gone
 
     def user(self, scope: Scope) -> Deleted:
-        """Delete all sessions and pins of a user of a namespace; nothing if there are none."""
+        """Delete all sessions and pins of a user of a namespace, if any."""
 
         def work(connection: Connection) -> Deleted:
             owner = {"owner": owner_digest(scope)}
@@ -254,7 +254,7 @@ class Deletion:
         return gone
 
     def _logged(self, scope: Scope, gone: Deleted) -> Deleted:
-        """Log what was deleted of a session that stays."""
+        """Log a deletion within a session."""
         log(
             _log,
             logging.INFO,
@@ -273,7 +273,7 @@ class Deletion:
 
 
 def _holder(connection: Connection, branch: AnyRow, position: int) -> int:
-    """Return the id of the branch that has the message at *position* of the view of *branch*."""
+    """Return the id of the branch that stores the message at *position* of a view."""
     for holder, start, _ in lineage(connection, branch):
         if position >= start:
             return int(holder.id)
@@ -282,9 +282,9 @@ def _holder(connection: Connection, branch: AnyRow, position: int) -> int:
 
 def _empty(connection: Connection, branch_id: int, position: int) -> int:
     """
-    Take what a message says out of its row, be it readable or not, and return the row's id.
+    Delete the content of a message's row, readable or not, and return the row's id.
 
-    Of one that is missing there may be a row whose position is none: its text goes too.
+    For a missing message there may be a row with an invalid position: its text is deleted too.
     """
     place = select(MessageRow.__table__).where(
         MessageRow.branch_id == branch_id, MessageRow.position == position
@@ -311,7 +311,7 @@ def _empty(connection: Connection, branch_id: int, position: int) -> int:
 def _write_emptied(
     connection: Connection, row: AnyRow, emptied: dict[str, Any], *, is_lost: bool = False
 ) -> None:
-    """Write what is left of a message; the hash of what it said stays, the nonce goes with it."""
+    """Write a tombstone; the content hash stays, the nonce is deleted."""
     columns = row._asdict()
     sealed = content_of(row) or message_digest(None, {**columns, **emptied})
     gone = {**emptied, "nonce": None, "sealed": sealed}
@@ -320,7 +320,7 @@ def _write_emptied(
 
 
 def _note(connection: Connection, row: AnyRow, emptied: dict[str, Any], *, is_lost: bool) -> None:
-    """Note a deletion in the branch's chain."""
+    """Append a deletion event to the branch's chain."""
     left = message_digest(None, {**row._asdict(), **emptied}).hex()
     note: dict[str, object] = {"position": row.position, "left": left}
     if is_lost:
@@ -349,7 +349,7 @@ def _delete_pin(connection: Connection, found: AnyRow) -> None:
 
 
 def _emptied(message: Message) -> Message:
-    """Return what is left of a message: who spoke, and which calls it makes or answers."""
+    """Return the tombstone of a message: its role, and the calls that it makes or answers."""
     return Message(
         role=message.role,
         parts=(TextPart(text=DELETED),),
@@ -360,7 +360,7 @@ def _emptied(message: Message) -> Message:
 
 
 def delete_sessions(connection: Connection, session_ids: Sequence[int]) -> Deleted:
-    """Delete sessions with all that belongs to them."""
+    """Delete sessions with all their data."""
     branches: list[BranchId] = []
     messages: list[MessageId] = []
     for session_id in session_ids:
@@ -377,7 +377,7 @@ def delete_sessions(connection: Connection, session_ids: Sequence[int]) -> Delet
 
 
 def _delete_branches(connection: Connection, branch_ids: Sequence[int]) -> Deleted:
-    """Delete branches, the youngest first: SQLite bounds how deep one delete may cascade."""
+    """Delete branches, youngest first: SQLite limits the depth of cascades."""
     ordered = sorted(branch_ids)
     connection.execute(_LOCK_IN_ORDER, {"branches": ordered})
     messages = connection.execute(_MESSAGE_IDS, {"branches": ordered}).scalars().all()

@@ -1,9 +1,9 @@
 """
-Retention of the log of prompts: old accounts go, and what they left out stays named.
+Retention of the prompt log: delete old entries, and keep their truncations recorded.
 
-A window goes on from the last account of its branch, budget and counter, so that one stays. The
-oldest that is left gets a record of all that it does not show: those that said when and why it
-left are gone, and the log says so.
+A window continues from the last entry of its branch, budget and counter, so that one is kept. The
+oldest remaining entry gets records of all messages that it does not show, since the original
+records are deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _OLD: Final = (
 _LOCK: Final = (
     select(BranchRow.id).where(BranchRow.id == bindparam("of_branch_id")).with_for_update()
 )
-# By their numbers and not by their times: clocks may have gone backwards.
+# By id, not by time: clocks may have been set back.
 _FIRST_NEW: Final = select(func.min(AssemblyRow.id)).where(
     *_SAME_KEY, AssemblyRow.created_at >= bindparam("before")
 )
@@ -81,11 +81,11 @@ _RECORDS: Final[AnySelect] = (
 
 def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: bool) -> int:
     """
-    Delete the accounts of prompts that were made *before*, and count them.
+    Delete the log entries older than *before*, and return their number.
 
-    Each branch, budget and counter keeps its last one. Those of one branch go in a transaction of
-    their own, with an event of its chain that says so; with *dry_run* none do. The one that is
-    left can be read; where none can be, all stay, which is logged.
+    Each branch, budget and counter keeps its last one. The deletion in each branch is one
+    transaction, with an event in its chain; with *dry_run* nothing is deleted. The kept entry is
+    readable; if none is, all are kept, which is logged.
     """
     asked = {"namespace": namespace, "before": before}
     found = database.read(lambda connection: connection.execute(_OLD, asked).all())
@@ -140,7 +140,7 @@ def _purge(
 def _name_anew(
     connection: Connection, info: AssemblyInfo, own: Sequence[TruncationRecord]
 ) -> str | None:
-    """Add to an account what nothing else names any more, and return the hash of that."""
+    """Add records of unrecorded truncations to an entry, and return their hash."""
     made = encode_records(_named_anew(info, own))
     if not made:
         return None
@@ -151,7 +151,7 @@ def _name_anew(
 def _note(
     connection: Connection, branch_id: int, doomed: set[int], named: Mapping[int, str | None]
 ) -> None:
-    """Note in the branch's chain which entries of its log go, and what is added to others."""
+    """Append an event of the deleted entries and the added records to the branch's chain."""
     events = connection.execute(_EVENTS, {"of_branch_id": branch_id}).all()
     purged = purged_of(events)
     number, runs, added = 0, list[tuple[int, int, str]](), dict[int, str]()
@@ -178,10 +178,10 @@ def _first_whole(
     connection: Connection, keys: dict[str, Any]
 ) -> tuple[AssemblyInfo, list[TruncationRecord]]:
     """
-    Return the account *kept* with its records, or the nearest that can be read: a later one first.
+    Return the entry *kept* with its records, or the nearest readable one, later ones first.
 
     Raises:
-        DamagedRowError: none can be.
+        DamagedRowError: none is readable.
     """
     lost: DamagedRowError | None = None
     for statement in (_FROM, _BACK):
@@ -196,7 +196,7 @@ def _first_whole(
 
 
 def _named_anew(info: AssemblyInfo, own: Sequence[TruncationRecord]) -> list[TruncationRecord]:
-    """Name what a prompt does not show in full and its *own* records do not name."""
+    """Return the truncations of a prompt that its *own* records do not include."""
     return [
         TruncationRecord(
             branch_id=info.branch_id,
@@ -215,7 +215,7 @@ def _named_anew(info: AssemblyInfo, own: Sequence[TruncationRecord]) -> list[Tru
 
 
 def _unnamed(span: Span, own: Sequence[TruncationRecord]) -> list[tuple[int, int]]:
-    """Return the runs of *span* that no record names."""
+    """Return the runs of *span* without a record."""
     left: list[tuple[int, int]] = []
     start = span.first
     for record in sorted(own, key=lambda record: record.first):

@@ -1,9 +1,9 @@
 """
-Messages that were lost to damage, in the hash chain of their branch.
+Messages lost to corruption, in the hash chain of their branch.
 
-What such a message said cannot be hashed any more, so its own link proves nothing. Its deletion is
-an event like any, which says so, and the chain goes on from the link that is stored. Where that is
-damaged too, the event has the hash of the entry behind it, which stays proved that way.
+The content of such a message cannot be hashed, so its link cannot be verified. Its deletion is an
+event that says so, and the chain continues from the stored link. If that is corrupt too, the event
+has the hash of the next entry, which is verified that way.
 """
 
 from contextlib import suppress
@@ -38,13 +38,13 @@ _EVENT_AT: Final = (
 
 
 def link_of(row: AnyRow) -> bytes | None:
-    """Return the link of a row, None where there is none or what stands there is none."""
+    """Return the link of a row; None where it is missing or invalid."""
     link = row.link
     return link if isinstance(link, bytes) and len(link) == _LINK_BYTES else None
 
 
 def content_of(row: AnyRow) -> bytes | None:
-    """Return the hash of what a message says or said, None where it cannot be computed."""
+    """Return the content hash of a message, deleted or not; None where it is unknown."""
     if row.sealed is not None:
         return row.sealed if isinstance(row.sealed, bytes) else None
     with suppress(*UNREADABLE):
@@ -53,7 +53,7 @@ def content_of(row: AnyRow) -> bytes | None:
 
 
 def is_marked(row: AnyRow) -> bool:
-    """Whether a row is the stand-in of a message that was lost before it was imported."""
+    """Whether a row is the placeholder of a message that was lost before the import."""
     if row.origin != Origin.DAMAGED:
         return False
     with suppress(DamagedRowError):
@@ -63,9 +63,9 @@ def is_marked(row: AnyRow) -> bool:
 
 def loss(connection: Connection, branch_id: int, position: int, link: bytes | None) -> Any:
     """
-    Return the link to keep of a lost message, and what the event of its deletion says of it.
+    Return the link to keep for a lost message, and the content of its deletion event.
 
-    The newest entry's link is that of the branch, so it is known though the row's own is not.
+    The newest entry's link is also that of the branch, so it is known even if the row's is corrupt.
     """
     branch = connection.execute(_BRANCH, {"branch": branch_id}).one()
     keys = {"branch": branch_id, "place": position}
@@ -87,15 +87,15 @@ def _next(connection: Connection, keys: dict[str, int], event: AnyRow | None) ->
 
 def restore_place(connection: Connection, branch_id: int, position: int) -> None:
     """
-    Put the one message of a branch whose position is none back to *position*, where one is missing.
+    Restore *position* for the only message of a branch with an invalid one, if one is missing.
 
-    Ids ascend with positions, which says whether it can be that one. Where several may be, their
-    texts are deleted, so that the deletion of the missing message takes its text in any case.
+    Ids ascend with positions, which tells whether it can be that one. If several can be, all their
+    texts are deleted, so that the text of the missing message is deleted in any case.
     """
     branch = connection.execute(_BRANCH, {"branch": branch_id}).one()
     place = MessageRow.position
     own = MessageRow.branch_id == branch_id
-    # SQLite may hold a fraction.
+    # SQLite may store a fraction.
     is_whole = place == cast(place, place.type)
     is_nowhere = or_(place <= branch.forked_at, place > branch.head, ~is_whole)
     found = connection.execute(select(MessageRow.id).where(own, is_nowhere)).scalars().all()
@@ -120,7 +120,7 @@ def _nearest(branch_id: int, position: int, branch: AnyRow, *, is_before: bool) 
 
 
 def insert_lost(connection: Connection, branch_id: int, position: int, columns: Any) -> int:
-    """Write what is left of a message that is not there at all, and return the row's id."""
+    """Insert a tombstone for a missing message, and return the row's id."""
     sealed = {"nonce": None, "sealed": message_digest(None, columns)}
     row = {"branch_id": branch_id, "position": position, **columns, **sealed}
     return int(connection.execute(insert(MessageRow).returning(MessageRow.id), row).scalar_one())

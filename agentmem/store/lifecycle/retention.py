@@ -1,4 +1,4 @@
-"""Retention: sessions in which nothing has happened for long are found and deleted."""
+"""Retention: find and delete inactive sessions."""
 
 import logging
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleSession(ShortRepr):
-    """A session without activity since the moment that was asked for."""
+    """A session without activity since a given time."""
 
     id: SessionId
     scope: Scope
@@ -55,18 +55,18 @@ def _stale(row: AnyRow) -> StaleSession:
 
 
 def _ignore(_scope: Scope, _deleted: Deleted) -> None:
-    """Nothing derived is kept."""
+    """No derived data to delete."""
 
 
 class Retention:
-    """Works over all users: it is for operators of the database, not for a user."""
+    """Retention over all users, for operators of the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def stale(self, before: datetime, *, namespace: str | None = None) -> tuple[StaleSession, ...]:
         """
-        Find the sessions, of all users, in which nothing has happened since *before*.
+        Return the sessions of all users that were inactive since *before*.
 
         Raises:
             InvalidInputError: *before* has no time zone, or is out of range in UTC.
@@ -96,10 +96,10 @@ class Retention:
         forget: Callable[[Scope, Deleted], None] = _ignore,
     ) -> tuple[StaleSession, ...]:
         """
-        Delete what `stale` finds and give it; with *dry_run* only say what would go.
+        Delete the sessions of `stale` and return them; with *dry_run* only return them.
 
-        Each session goes in a transaction of its own, and stays if something has happened in it.
-        *forget* is told, after each, what is gone.
+        Each session is deleted in a separate transaction, and kept if it became active.
+        *forget* is called after each, with the deleted ids.
 
         Raises:
             InvalidInputError: *before* has no time zone, or is out of range in UTC.
@@ -133,7 +133,7 @@ class Retention:
 
     def purge_log(self, before: datetime, *, namespace: str, dry_run: bool = False) -> int:
         """
-        Delete the accounts of prompts that are older than *before*, as `log_retention` says.
+        Delete the prompt log entries older than *before* (see `log_retention`).
 
         Raises:
             InvalidInputError: *before* has no time zone, or is out of range in UTC.
@@ -153,4 +153,4 @@ def _delete_if_stale(connection: Connection, session_id: SessionId, before: date
     if connection.execute(select(is_active)).scalar_one():
         return Deleted()
     gone = delete_sessions(connection, [session_id])
-    return gone if gone.branches else Deleted()  # another process was first
+    return gone if gone.branches else Deleted()  # another process has deleted it
