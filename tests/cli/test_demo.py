@@ -8,12 +8,19 @@ from rich.console import Console
 
 from agentmem.cli import story
 from agentmem.cli.demo import run_demo
+from agentmem.cli.demo_model import SCRIPTED, demo_model
+from agentmem.config import InferenceConfig
+from agentmem.errors import InvalidInputError
+from agentmem.testing import ScriptedModel
 from tests.cli.command import agentmem
 from tests.openai_server import openai_server
 
 
-def demo(tmp_path, *options):
-    return agentmem("demo", "--database", f"sqlite:///{tmp_path / 'demo.db'}", *options)
+def play(tmp_path, model, remark="A remark."):
+    """Return what a demo prints, and its replies."""
+    console = Console(file=io.StringIO(), width=160)
+    replies = run_demo(console, f"sqlite:///{tmp_path / 'demo.db'}", model, remark)
+    return console.file.getvalue(), replies
 
 
 def row(name, said):
@@ -29,8 +36,10 @@ def assert_memory_is_right(said):
     assert re.match(r"each message is shown or on record, in all \d+ ", row("accounted", said))
 
 
-def test_the_scripted_demo_is_one_screen_and_its_memory_is_right(tmp_path):
-    done = demo(tmp_path, "--model", "scripted")
+def test_the_command_plays_a_script_on_one_screen_and_its_memory_is_right(tmp_path):
+    url = f"sqlite:///{tmp_path / 'demo.db'}"
+
+    done = agentmem("demo", "--database", url, "--model", "scripted")
 
     assert done.returncode == 0, done.stderr
     assert_memory_is_right(done.stdout)
@@ -40,42 +49,45 @@ def test_the_scripted_demo_is_one_screen_and_its_memory_is_right(tmp_path):
 
 
 def test_a_second_demo_is_another_session(tmp_path):
-    demo(tmp_path, "--model", "scripted")
+    play(tmp_path, ScriptedModel())
 
-    assert "session lisbon-trip-2" in demo(tmp_path, "--model", "scripted").stdout
+    assert "session lisbon-trip-2" in play(tmp_path, ScriptedModel())[0]
 
 
 @pytest.mark.model
 def test_the_demo_plays_on_the_small_model(real_model, tmp_path):
-    console = Console(file=io.StringIO(), width=160)
+    said, replies = play(tmp_path, real_model)
 
-    replies = run_demo(console, f"sqlite:///{tmp_path / 'demo.db'}", real_model, "A remark.")
-
-    said = console.file.getvalue()
     assert_memory_is_right(said)
-    assert said.startswith("A travel agent with a window of ")
     of_subtask = replies[3].usage
     assert of_subtask.cached_tokens / of_subtask.prompt_tokens > 0.5
 
 
 def test_the_demo_plays_on_a_server(tmp_path):
     with openai_server() as server:
-        done = demo(tmp_path, "--server", server.url)
+        chosen = demo_model(Console(), None, server.url, InferenceConfig())
+        with chosen as (model, remark):
+            said, replies = play(tmp_path, model, remark)
 
-    assert done.returncode == 0, done.stderr
-    assert_memory_is_right(done.stdout)
-    assert "stub-7b answers" in done.stdout
-    assert row("recalled", done.stdout).endswith("4417 is in the answer")
-    first = server.asked[0]
-    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+    assert_memory_is_right(said)
+    assert "stub-7b answers" in said
+    assert row("recalled", said).endswith("4417 is in the answer")
+    assert replies[-1].text == "It is 4417"
+    assert [message["role"] for message in server.asked[0]["messages"]] == ["system", "user"]
     tools = [m for asked in server.asked for m in asked["messages"] if m["role"] == "tool"]
     assert tools
     assert all(message["tool_call_id"] for message in tools)
 
 
-def test_a_server_that_is_not_there_is_one_line(tmp_path):
-    done = demo(tmp_path, "--server", "http://127.0.0.1:9/v1")
+def test_a_server_that_is_not_there_is_an_error_with_its_url():
+    chosen = demo_model(Console(), None, "http://127.0.0.1:9/v1", InferenceConfig())
 
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: no OpenAI-compatible server answers at")
-    assert len(done.stderr.splitlines()) == 1
+    with pytest.raises(InvalidInputError, match=r"no OpenAI-compatible server.*:9/v1"), chosen:
+        pass
+
+
+def test_a_server_takes_no_scripted_model():
+    chosen = demo_model(Console(), SCRIPTED, "http://127.0.0.1:9/v1", InferenceConfig())
+
+    with pytest.raises(InvalidInputError, match="leave out --server"), chosen:
+        pass
