@@ -16,6 +16,7 @@ from itertools import groupby, pairwise
 
 from agentmem.context.clip import MAX_CHARS_PER_TOKEN
 from agentmem.context.sentences import OMITTED, split_sentences
+from agentmem.context.standing_facts import MIN_STRENGTH, priority, strength, subject_of
 from agentmem.context.summary_lines import label_of, line_of
 from agentmem.protocols import Passage
 from agentmem.types import Role
@@ -40,6 +41,9 @@ _DECISION_WEIGHT = 1.3
 
 _LABEL_SHARE = 3
 """Divisor of the size above which line prefixes are too long, and dates are omitted."""
+
+_SHORT_MESSAGE = 400
+"""Characters up to which a message is one statement."""
 
 _MAX_SENTENCES = 2000
 """Maximum sentences: more are sampled evenly first, to bound the work."""
@@ -76,30 +80,79 @@ class ExtractiveSummarizer:
         """
         if any(count(label_of(one)) * _LABEL_SHARE > max_tokens for one in passages[:1]):
             passages = [replace(passage, day=None) for passage in passages]
-        chosen: list[_Sentence] = []
-        # A separately counted text has overhead that a line within a text has not.
-        frame = max(0, 2 * count("a") - count("a\na"))
-        left = max_tokens - frame
-        for sentence in _by_worth(passages, max_tokens * MAX_CHARS_PER_TOKEN, chosen):
-            is_new = all(other.passage != sentence.passage for other in chosen)
-            passage = passages[sentence.passage]
-            line = line_of(passage, sentence.text) if is_new else f"{OMITTED} {sentence.text}"
-            cost = count(line) - frame
-            if cost <= left:
-                left -= cost
-                chosen.append(sentence)
-            elif cost < max_tokens // 8:
+        page = _Page(passages, count, max_tokens)
+        sentences = _sentences(passages)
+        for statement in _standing(sentences, passages):
+            page.add(statement)
+        for sentence in _by_worth(sentences, max_tokens * MAX_CHARS_PER_TOKEN, page.chosen):
+            if not page.add([sentence]) and page.cost_of([sentence]) < max_tokens // 8:
                 break
-        while chosen and count(_write(chosen, passages)) > max_tokens:
-            chosen.pop()
-        return _write(chosen, passages)
+        return page.text()
+
+
+class _Page:
+    """The chosen sentences, and the tokens that are left."""
+
+    def __init__(
+        self, passages: Sequence[Passage], count: Callable[[str], int], max_tokens: int
+    ) -> None:
+        self._passages = passages
+        self._count = count
+        self._max_tokens = max_tokens
+        # A separately counted text has overhead that a line within a text has not.
+        self._frame = max(0, 2 * count("a") - count("a\na"))
+        self._left = max_tokens - self._frame
+        self.chosen: list[_Sentence] = []
+
+    def add(self, sentences: Sequence[_Sentence]) -> bool:
+        """Add adjacent *sentences* of one passage if they fit; return whether they do."""
+        cost = self.cost_of(sentences)
+        if cost > self._left:
+            return False
+        self._left -= cost
+        self.chosen += sentences
+        return True
+
+    def cost_of(self, sentences: Sequence[_Sentence]) -> int:
+        """Return the tokens that *sentences* take, with the label of a new line."""
+        text = " ".join(sentence.text for sentence in sentences)
+        index = sentences[0].passage
+        is_new = all(other.passage != index for other in self.chosen)
+        line = line_of(self._passages[index], text) if is_new else f"{OMITTED} {text}"
+        return self._count(line) - self._frame
+
+    def text(self) -> str:
+        """Return the summary; the last chosen are dropped where lines take more together."""
+        while self.chosen and self._count(_write(self.chosen, self._passages)) > self._max_tokens:
+            self.chosen.pop()
+        return _write(self.chosen, self._passages)
+
+
+def _standing(sentences: Sequence[_Sentence], passages: Sequence[Passage]) -> list[list[_Sentence]]:
+    """
+    Return the statements that bind or inform, best first; of several versions only the newest.
+
+    A short message is one statement: its second sentence may be the condition of the first.
+    """
+    found: dict[str, tuple[float, list[_Sentence]]] = {}
+    for index, group in groupby(sentences, key=lambda sentence: sentence.passage):
+        role, said = passages[index].role, list(group)
+        is_short = sum(len(one.text) for one in said) <= _SHORT_MESSAGE
+        for statement in [said] if is_short else [[one] for one in said]:
+            text = " ".join(one.text for one in statement)
+            if strength(text, role) >= MIN_STRENGTH:
+                found.pop(subject_of(text), None)
+                found[subject_of(text)] = priority(text, role), statement
+    ranked = sorted(found.values(), key=lambda one: (-one[0], -one[1][0].place))
+    return [statement for _, statement in ranked]
 
 
 def _by_worth(
-    passages: Sequence[Passage], max_chars: int, chosen: Sequence[_Sentence]
+    sentences: Sequence[_Sentence], max_chars: int, chosen: Sequence[_Sentence]
 ) -> Iterator[_Sentence]:
-    """Yield the sentences of *passages*, best first; those added to *chosen* change the scores."""
-    waiting = [sentence for sentence in _sentences(passages) if len(sentence.text) <= max_chars]
+    """Yield *sentences* that are not chosen, best first; additions to *chosen* affect the rest."""
+    known = {sentence.words for sentence in chosen}
+    waiting = [one for one in sentences if len(one.text) <= max_chars and one.words not in known]
     counted = Counter(term for s in waiting for term in set(s.terms))
     total = sum(counted.values()) or 1
     probability = {term: num / total for term, num in counted.items()}

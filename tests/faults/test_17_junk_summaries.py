@@ -250,7 +250,7 @@ def test_folding_ahead_says_why_a_summary_was_rejected():
             memory.wait_for_compactions(10)
         state = session.compaction_state()
 
-    assert "it wrote JSON and no prose" in repr(state)
+    assert "it wrote JSON and no prose" in state.reason
 
 
 def test_thoughts_in_stored_answers_are_in_no_summary():
