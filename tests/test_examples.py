@@ -62,6 +62,7 @@ def test_parallel_subtasks_share_a_prefix_and_hand_back_one_line_each(capsys):
     assert said[5].count("ended") == 3
 
 
+@pytest.mark.slow
 def test_a_long_history_is_recalled_into_a_small_window(capsys):
     module = example("recall")
     module.NUM_TURNS = 150
@@ -82,6 +83,7 @@ def test_an_old_chat_is_imported_once(capsys):
     assert said[-1].endswith("balances: True")
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_asked_over_http(capsys):
     with openai_server() as server:
         texts = ["The code is 4417.", "What is the code?"]
@@ -128,6 +130,7 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_chat_service_streams_and_is_cancelled_by_button_and_by_leaving():
     service = example("chat_service")
     words = "one two three four five six seven eight nine ten"

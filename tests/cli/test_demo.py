@@ -48,6 +48,7 @@ def test_the_command_plays_a_script_on_one_screen_and_its_memory_is_right(tmp_pa
     assert "--server URL" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_second_demo_is_another_session(tmp_path):
     play(tmp_path, ScriptedModel())
 
@@ -63,6 +64,7 @@ def test_the_demo_plays_on_the_small_model(real_model, tmp_path):
     assert of_subtask.cached_tokens / of_subtask.prompt_tokens > 0.5
 
 
+@pytest.mark.slow
 def test_the_demo_plays_on_a_server(tmp_path):
     with openai_server() as server:
         chosen = demo_model(Console(), None, server.url, InferenceConfig())
