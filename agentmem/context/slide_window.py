@@ -67,7 +67,7 @@ def _limit(inputs: StepInputs, draft: Draft, num_leaving: int) -> int:
     """Return the maximum tokens of the units after *num_leaving* tokens of them are dropped."""
     core = inputs.renderer.count_unit(draft.core, draft)
     room = inputs.room(draft)
-    growth = _summary_growth(draft, inputs, num_leaving)
+    growth = summary_growth(draft, inputs, num_leaving)
     if inputs.slide is Slide.FILL:
         return room - core - growth
     low = int(inputs.budget.low_water * (room - _EXPECTED_GROWTH * growth))
@@ -104,7 +104,7 @@ def keep_from(sizes: Sequence[int], limit: int) -> int:
     return first
 
 
-def _summary_growth(draft: Draft, inputs: StepInputs, num_leaving: int) -> int:
+def summary_growth(draft: Draft, inputs: StepInputs, num_leaving: int) -> int:
     """Return the maximum size of a summary of *num_leaving* tokens, heading included."""
     if draft.compactor is None:
         return 0

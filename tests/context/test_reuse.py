@@ -1,8 +1,10 @@
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.types import PrefixBreak
-from tests.builders import pin, say
+from agentmem.context.pieces import show_clipped
+from agentmem.context.reuse import Before, find_reuse
+from agentmem.types import PrefixBreak, Tier
+from tests.builders import pin, say, stored, words
 from tests.context.replay import Replay
 
 
@@ -41,3 +43,24 @@ def test_a_changed_pin_is_named():
 
     assert (reuse.common_tokens, reuse.broken_by) == (0, PrefixBreak.PINS)
     assert reuse.detail == "session/clock"
+
+
+def test_a_message_that_is_clipped_further_breaks_the_prefix_there():
+    (long,) = stored(say("user", words(90)))
+    layout = [show_clipped(long, kept).span(Tier.CURRENT) for kept in (40, 20)]
+    seen = []
+
+    def shared(num_shown, *, is_whole=False):
+        seen.append((num_shown, is_whole))
+        return 0
+
+    for window, now in zip((40, 20), layout, strict=True):
+        find_reuse(
+            Before(layout=(layout[0],), pins=()),
+            pins=(),
+            layout=(now,),
+            window=(show_clipped(long, window),),
+            shared=shared,
+        )
+
+    assert seen == [(1, True), (0, False)]

@@ -38,6 +38,12 @@ def test_anchored_neighbours_stay_apart():
     assert join(anchored) == anchored
 
 
+def test_an_anchored_span_joins_none_without_an_anchor():
+    spans = [span(1, 1, Tier.RETRIEVED), span(2, 2, Tier.RETRIEVED, anchor=9)]
+
+    assert join(spans) == spans
+
+
 @pytest.mark.parametrize(
     ("tier", "number"),
     [(Tier.RECENT, "anchor"), (None, "anchor"), (Tier.RETRIEVED, "kept_chars")],
