@@ -13,7 +13,7 @@ from agentmem.errors import (
     StoreError,
 )
 from agentmem.memory import Memory
-from agentmem.memory.probing import within
+from agentmem.memory.health_check import within
 from agentmem.protocols import Retriever
 from agentmem.store import head
 from agentmem.store.database.urls import parse_url, place_of

@@ -4,20 +4,18 @@ from agentmem.context.assembler import Assembler, BranchView, summarize_all
 from agentmem.context.compaction import author_of, checked_summary
 from agentmem.context.conservation import Imbalance, check_conservation
 from agentmem.context.diff import PromptDiff, diff
-from agentmem.context.draft import Block, pinned_message
+from agentmem.context.draft import RecalledGroup, pinned_message
 from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.model_summary import ModelSummarizer
-from agentmem.context.packing import distinct
+from agentmem.context.pack_hits import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
-from agentmem.context.reuse import Before
+from agentmem.context.reuse import PreviousPrompt
 from agentmem.context.slide_window import MAX_LEFT
 from agentmem.context.turns import group_turns, is_answer, legal_fork, open_calls
 
 __all__ = [
     "MAX_LEFT",
     "Assembler",
-    "Before",
-    "Block",
     "BranchView",
     "DiscardOldResults",
     "ExtractiveSummarizer",
@@ -25,7 +23,9 @@ __all__ = [
     "ModelSummarizer",
     "PinTask",
     "Policy",
+    "PreviousPrompt",
     "PromptDiff",
+    "RecalledGroup",
     "author_of",
     "check_conservation",
     "checked_summary",

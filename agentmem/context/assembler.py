@@ -11,17 +11,17 @@ from typing import Final
 
 from agentmem.config import Budget
 from agentmem.context.compaction import SummaryCompactor
-from agentmem.context.deleted import unneeded
-from agentmem.context.draft import Block, Draft, pinned_message
-from agentmem.context.fit_prompt import Room, fit_prompt
+from agentmem.context.data_url_placeholders import with_stand_ins
+from agentmem.context.draft import Draft, RecalledGroup, pinned_message
+from agentmem.context.fit_prompt import CountRoom, fit_prompt
 from agentmem.context.layout import Accounting, lay_out
-from agentmem.context.packing import distinct
-from agentmem.context.pieces import show, shown_turns, split_turn
+from agentmem.context.omit_deleted import unneeded
+from agentmem.context.pack_hits import distinct
 from agentmem.context.policy import Policy
+from agentmem.context.prompt_messages import show, shown_turns, split_turn
 from agentmem.context.recall import recalled_hit
 from agentmem.context.render import Renderer
-from agentmem.context.reuse import Before, find_reuse, pin_versions
-from agentmem.context.stand_ins import with_stand_ins
+from agentmem.context.reuse import PreviousPrompt, find_reuse, pin_versions
 from agentmem.context.step_inputs import Slide, StepInputs
 from agentmem.context.turns import replaced, untold
 from agentmem.protocols import Hit, TokenCounter, default_system
@@ -58,13 +58,13 @@ class BranchView:
         turns: the end of the branch, oldest first; at least from the start of the previous window.
         before: the previous prompt, which this one extends; for a subtask's first one its parent's.
             None for a new window.
-        fresh: why the window is new, if it is.
+        window_reset_reason: why the window is new, if it is.
         recorded: the last layout in the log of this branch; empty for a new log.
         summaries: those of *before*.
         inherited: positions up to this one are a parent's, not shown unless in *turns*.
         hits: candidates to recall for this prompt, best first.
         max_hits: maximum number of *hits* outside of the window to consider; None for all.
-        blocks: messages recalled for earlier prompts that are kept in place.
+        groups: messages recalled for earlier prompts that are kept in place.
         must_slide: slide the window to its low-water mark even if it still fits.
         left: dropped messages that are in no summary, for the next summary.
         parent: the inputs of *summaries*, if these are new and not in the log.
@@ -75,14 +75,14 @@ class BranchView:
     head: int
     pins: tuple[Pin, ...]
     turns: tuple[Turn, ...]
-    before: Before | None = None
-    fresh: PrefixBreak = PrefixBreak.FIRST
+    before: PreviousPrompt | None = None
+    window_reset_reason: PrefixBreak = PrefixBreak.FIRST
     recorded: tuple[Span, ...] = ()
     summaries: tuple[Summary, ...] = ()
     inherited: int = 0
     hits: tuple[Hit, ...] = ()
     max_hits: int | None = None
-    blocks: tuple[Block, ...] = ()
+    groups: tuple[RecalledGroup, ...] = ()
     must_slide: bool = False
     left: tuple[StoredMessage, ...] = ()
     parent: "BranchView | None" = None
@@ -200,13 +200,13 @@ class Assembler:
             core=core,
             loaded={stored.position: stored for stored in messages},
             compactor=self.compactor(view.pins),
-            blocks=view.blocks,
+            groups=view.groups,
             keep_recalled=self._policy.keep_recalled,
             leave_to=view.leave_to,
             replaced=gone,
-        ).with_blocks_in_place()
+        ).with_groups_in_place()
 
-    def _account(self, view: BranchView, draft: Draft, room: Room) -> Prompt:
+    def _account(self, view: BranchView, draft: Draft, room: CountRoom) -> Prompt:
         rendered = self._renderer.render(draft.messages)
         layout = lay_out(draft.shown(), draft.summaries, head=view.head, inherited=view.inherited)
         accounting = Accounting(
@@ -244,7 +244,7 @@ class Assembler:
     ) -> Reuse:
         before = view.before
         if before is None:
-            return Reuse(common_tokens=0, broken_by=view.fresh)
+            return Reuse(common_tokens=0, broken_by=view.window_reset_reason)
 
         goes_on = True
 
@@ -273,7 +273,7 @@ class Assembler:
         # It shows the same messages, but a result has replaced a synthetic one.
         return reuse if goes_on else replace(reuse, broken_by=PrefixBreak.RESULT)
 
-    def _shared_head(self, before: Before, draft: Draft, token_ids: Sequence[int]) -> int:
+    def _shared_head(self, before: PreviousPrompt, draft: Draft, token_ids: Sequence[int]) -> int:
         """Return the common prefix with *before*, which has other summaries or none."""
         if any(span.source is not None for span in before.layout):
             return self._renderer.shared(token_ids, draft.system_and_heading)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from agentmem.context.clip import HEAD_SHARE, cut_middle
+from agentmem.context.clip_text import HEAD_SHARE, cut_middle
 from agentmem.types import ToolCall
 
 _MAX_DEPTH: Final = 100

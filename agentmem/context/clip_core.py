@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.context.clip import MAX_CHARS_PER_TOKEN, most_kept
+from agentmem.context.clip_text import MAX_CHARS_PER_TOKEN, most_kept
 from agentmem.context.draft import Draft
-from agentmem.context.pieces import has_thought, num_clippable, show_clipped
+from agentmem.context.prompt_messages import has_thought, num_clippable, show_clipped
 from agentmem.context.render import Renderer
 from agentmem.context.step_inputs import StepInputs
 from agentmem.errors import ContextOverflowError
@@ -36,7 +36,7 @@ def _clipped(draft: Draft, renderer: Renderer, budget: Budget) -> Draft:
     """
     if renderer.size(draft) <= budget.prompt:
         return draft
-    bare = replace(draft, summaries=(), older=(), rounds=(), hits=(), blocks=())
+    bare = replace(draft, summaries=(), older=(), rounds=(), hits=(), groups=())
     clipped = [i for i, one in enumerate(bare.core) if one.form is DisplayForm.CLIPPED]
     if (size := renderer.size(bare)) <= budget.prompt and not clipped:
         return draft

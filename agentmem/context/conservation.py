@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from agentmem.context.spans import subtract
+from agentmem.context.position_ranges import subtract
 from agentmem.types import AssemblyId, AssemblyInfo, DisplayForm, Span, Tier, TruncationRecord
 from agentmem.types.short_repr import ShortRepr
 

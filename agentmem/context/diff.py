@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agentmem.context.layout import join
-from agentmem.context.spans import subtract
+from agentmem.context.position_ranges import subtract
 from agentmem.types import Prompt, Span, Tier, common_prefix
 from agentmem.types.fields import Checked
 

@@ -5,9 +5,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from agentmem.context.arranging import Placed, arrange
+from agentmem.context.arrange_results import Placed, arrange
 from agentmem.context.compaction import SummaryCompactor
-from agentmem.context.pieces import Shown, Unit
+from agentmem.context.prompt_messages import MessageGroup, PromptMessage
 from agentmem.context.recall import recall_message
 from agentmem.context.summary_lines import shown_lines
 from agentmem.protocols import Hit
@@ -30,7 +30,7 @@ OPENING = "(The assistant speaks first.)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class RecalledGroup:
     """Messages recalled for an earlier prompt, shown before position *anchor*."""
 
     anchor: int
@@ -49,7 +49,7 @@ class Draft:
         loaded: every loaded message, by position.
         compactor: summarizes dropped messages; None for no summaries.
         hits: messages recalled for this prompt.
-        blocks: messages recalled for earlier ones that are kept in place.
+        groups: messages recalled for earlier ones that are kept in place.
         keep_recalled: whether *hits* are kept in place too.
         leave_to: units up to this position are dropped even if they fit.
         replaced: positions of messages that others replace.
@@ -58,13 +58,13 @@ class Draft:
     branch_id: BranchId
     pins: tuple[Pin, ...]
     summaries: tuple[Summary, ...]
-    older: tuple[Unit, ...]
-    rounds: tuple[Unit, ...]
-    core: Unit
+    older: tuple[MessageGroup, ...]
+    rounds: tuple[MessageGroup, ...]
+    core: MessageGroup
     loaded: Mapping[int, StoredMessage]
     compactor: SummaryCompactor | None
     hits: tuple[Hit, ...] = ()
-    blocks: tuple[Block, ...] = ()
+    groups: tuple[RecalledGroup, ...] = ()
     keep_recalled: bool = False
     leave_to: int = 0
     replaced: AbstractSet[int] = frozenset()
@@ -102,23 +102,23 @@ class Draft:
         return recall_message(self.hits)
 
     @cached_property
-    def current(self) -> tuple[Shown, ...]:
+    def current(self) -> tuple[PromptMessage, ...]:
         """The current turn as shown: the user's message, then rounds, then the last one."""
         begins = 1 if self.core and self.core[0].message.role is Role.USER else 0
         rounds = (shown for unit in self.rounds for shown in unit)
         return (*self.core[:begins], *rounds, *self.core[begins:])
 
     @cached_property
-    def recent(self) -> tuple[Shown, ...]:
+    def recent(self) -> tuple[PromptMessage, ...]:
         return tuple(shown for unit in self.older for shown in unit)
 
     @cached_property
-    def window(self) -> tuple[Shown, ...]:
+    def window(self) -> tuple[PromptMessage, ...]:
         """All messages of the branch that are shown at their position."""
         return (*self.recent, *self.current)
 
     @cached_property
-    def told(self) -> tuple[Shown, ...]:
+    def told(self) -> tuple[PromptMessage, ...]:
         """The window without replaced and deleted messages."""
         return tuple(shown for shown in self.window if shown.form.is_shown)
 
@@ -130,7 +130,7 @@ class Draft:
     @cached_property
     def in_place(self) -> tuple[list[Message], list[Message]]:
         """
-        The window as shown, with its blocks: older turns, and the current one.
+        The window as shown, with its groups: older turns, and the current one.
 
         A late result that is shown with its call is at the position of the call.
         """
@@ -153,12 +153,12 @@ class Draft:
         recent, current = self.in_place
         return [*self.head, *recent, *current][: len(messages)] == list(messages)
 
-    def alone(self, unit: Unit) -> list[Message]:
-        """Return the shown form of *unit*, with the blocks before its messages."""
+    def alone(self, unit: MessageGroup) -> list[Message]:
+        """Return the shown form of *unit*, with the groups before its messages."""
         return [one.message for one in self._arranged(unit)]
 
-    def _arranged(self, shown: Sequence[Shown], *, is_part: bool = False) -> list[Placed]:
-        before = {block.anchor: recall_message(block.hits) for block in self.blocks}
+    def _arranged(self, shown: Sequence[PromptMessage], *, is_part: bool = False) -> list[Placed]:
+        before = {group.anchor: recall_message(group.hits) for group in self.groups}
         return arrange(shown, before, is_part=is_part)
 
     def _opened(self, placed: list[Placed]) -> list[Placed]:
@@ -168,13 +168,13 @@ class Draft:
         (opening,) = _one_message(Role.USER, OPENING)
         return [Placed(placed[0].position, opening), *placed]
 
-    def with_blocks_in_place(self) -> "Draft":
+    def with_groups_in_place(self) -> "Draft":
         """Drop the groups of recalled text whose turn is not shown any more."""
-        if not self.blocks:
+        if not self.groups:
             return self
         positions = {shown.position for shown in self.window}
-        blocks = tuple(block for block in self.blocks if block.anchor in positions)
-        return replace(self, blocks=blocks)
+        groups = tuple(group for group in self.groups if group.anchor in positions)
+        return replace(self, groups=groups)
 
     def sums_up(self, position: int) -> bool:
         """Whether one of the summaries covers *position*."""
@@ -182,10 +182,10 @@ class Draft:
 
     @property
     def anchor(self) -> int | None:
-        """First position of the current turn, the anchor of its block."""
+        """First position of the current turn, the anchor of its group."""
         return self.current[0].position if self.current else None
 
-    def shown(self) -> Iterator[tuple[Shown, Tier]]:
+    def shown(self) -> Iterator[tuple[PromptMessage, Tier]]:
         """Return each shown message of the branch, and its tier."""
         yield from ((shown, Tier.RECENT) for shown in self.recent)
         yield from ((shown, Tier.CURRENT) for shown in self.current)
@@ -195,7 +195,9 @@ class Draft:
                     # Only kept messages must be rendered identically again.
                     times = 1 if anchor is None else hit.times
                     message = hit.stored.message
-                    shown = Shown(stored=hit.stored, message=message, anchor=anchor, times=times)
+                    shown = PromptMessage(
+                        stored=hit.stored, message=message, anchor=anchor, times=times
+                    )
                     yield shown, Tier.RETRIEVED
 
     @property
@@ -205,7 +207,7 @@ class Draft:
 
     def _recalled(self) -> Iterator[tuple[int | None, tuple[Hit, ...]]]:
         """Return the recalled messages, each with its anchor if it is kept in place."""
-        yield from ((block.anchor, block.hits) for block in self.blocks)
+        yield from ((group.anchor, group.hits) for group in self.groups)
         yield (self.anchor if self.keep_recalled else None), self.hits
 
 

@@ -13,7 +13,7 @@ def drop_hits(draft: Draft, inputs: StepInputs) -> Draft:
 
 def drop_recalled_groups(draft: Draft, inputs: StepInputs) -> Draft:
     """Drop the kept groups; no older turn is left, so that is at most the current turn's."""
-    return with_hits_that_fit(replace(draft, hits=(), blocks=()), inputs)
+    return with_hits_that_fit(replace(draft, hits=(), groups=()), inputs)
 
 
 def with_hits_that_fit(bare: Draft, inputs: StepInputs) -> Draft:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
-from agentmem.context.clip import MAX_CHARS_PER_TOKEN
+from agentmem.context.clip_text import MAX_CHARS_PER_TOKEN
 from agentmem.context.sentences import OMITTED, split_sentences
 from agentmem.context.standing_facts import MIN_STRENGTH, priority, strength, subject_of
 from agentmem.context.summary_lines import label_of, line_of

@@ -13,7 +13,7 @@ from agentmem.context.slide_window import drop_units, slide_window
 from agentmem.context.step_inputs import Slide, StepInputs
 from agentmem.context.stub_discardable import stub_discardable
 
-Room = Callable[[], int]
+CountRoom = Callable[[], int]
 """Callback with the tokens of a window."""
 
 
@@ -55,7 +55,7 @@ after the pins alone. It runs first, since the other steps count the clipped cor
 """
 
 
-def fit_prompt(draft: Draft, inputs: StepInputs) -> tuple[Draft, Room]:
+def fit_prompt(draft: Draft, inputs: StepInputs) -> tuple[Draft, CountRoom]:
     """
     Shorten *draft* by `STEPS` until it fits; return it with the room that its window had.
 

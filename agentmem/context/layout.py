@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agentmem.context.pieces import Shown
-from agentmem.context.spans import split_at, subtract
+from agentmem.context.position_ranges import split_at, subtract
+from agentmem.context.prompt_messages import PromptMessage
 from agentmem.types import (
     BranchId,
     DisplayForm,
@@ -27,7 +27,7 @@ _RULES: Final = {
 
 
 def lay_out(
-    shown: Iterable[tuple[Shown, Tier]],
+    shown: Iterable[tuple[PromptMessage, Tier]],
     summaries: Sequence[Summary],
     *,
     head: int,
@@ -80,7 +80,7 @@ def _naming(span: Span, summary: Summary) -> list[Span]:
     ]
 
 
-def _runs(shown: Iterable[tuple[Shown, Tier]]) -> Iterator[Span]:
+def _runs(shown: Iterable[tuple[PromptMessage, Tier]]) -> Iterator[Span]:
     """Merge neighbours that are shown in full: most of a window is one run."""
     first = last = 0
     of: Tier | None = None

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final
 
-from agentmem.context.arranging import UNSAID
-from agentmem.context.draft import Block, Draft
-from agentmem.context.pieces import Unit
+from agentmem.context.arrange_results import UNSAID
+from agentmem.context.draft import Draft, RecalledGroup
+from agentmem.context.prompt_messages import MessageGroup
 from agentmem.context.recall import recall_message
 from agentmem.protocols import RenderedChat, TokenCounter
 from agentmem.types import Message, Role, TextPart, Tier, common_prefix
@@ -69,13 +69,13 @@ class Renderer:
     def count(self, message: Message) -> int:
         return self._counter.count(message)
 
-    def count_unit(self, unit: Unit, draft: Draft) -> int:
+    def count_unit(self, unit: MessageGroup, draft: Draft) -> int:
         """Return the tokens that *unit* of *draft* adds to a transcript, as an estimate."""
         return sum(self._counter.count(message) for message in draft.alone(unit))
 
-    def count_blocks(self, blocks: Sequence[Block]) -> int:
-        """Return the tokens of a kept block of recalled messages."""
-        messages = [message for block in blocks for message in recall_message(block.hits)]
+    def count_groups(self, groups: Sequence[RecalledGroup]) -> int:
+        """Return the tokens of kept groups of recalled messages."""
+        messages = [message for group in groups for message in recall_message(group.hits)]
         return sum(self._counter.count(message) for message in messages)
 
     def count_text(self, text: str) -> int:
@@ -119,10 +119,10 @@ class Renderer:
             tiers[tier] = now - end
             end = now
         tiers[Tier.TEMPLATE] = own + total - end
-        for block in draft.blocks:
-            tier = Tier.CURRENT if block.anchor == draft.anchor else Tier.RECENT
-            # Where a template merges messages, a block may take fewer tokens than separately.
-            size = min(self.count_blocks([block]), tiers[tier])
+        for group in draft.groups:
+            tier = Tier.CURRENT if group.anchor == draft.anchor else Tier.RECENT
+            # Where a template merges messages, a group may take fewer tokens than separately.
+            size = min(self.count_groups([group]), tiers[tier])
             tiers[tier] -= size
             tiers[Tier.RETRIEVED] += size
         return tiers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentmem.context.pieces import Shown
+from agentmem.context.prompt_messages import PromptMessage
 from agentmem.types import DisplayForm, Pin, PrefixBreak, Reuse, Span, Tier
 
 
@@ -28,7 +28,7 @@ PinVersions = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class PreviousPrompt:
     """
     The previous prompt: its layout, and the versions of its pins.
 
@@ -47,11 +47,11 @@ def pin_versions(pins: Sequence[Pin]) -> PinVersions:
 
 
 def find_reuse(
-    before: Before,
+    before: PreviousPrompt,
     *,
     pins: PinVersions,
     layout: Sequence[Span],
-    window: Sequence[Shown],
+    window: Sequence[PromptMessage],
     shared: Shared,
 ) -> Reuse:
     """
@@ -78,30 +78,32 @@ def find_reuse(
     return Reuse(common_tokens=shared(num_same), broken_by=reason)
 
 
-def _num_same(before: Sequence[Span], layout: Sequence[Span], window: Sequence[Shown]) -> int:
-    """Return the number of common first messages of both windows, with equal blocks."""
-    old_blocks, blocks = _blocks(before), _blocks(layout)
+def _num_same(
+    before: Sequence[Span], layout: Sequence[Span], window: Sequence[PromptMessage]
+) -> int:
+    """Return the number of common first messages of both windows, with equal groups."""
+    old_groups, groups = _groups(before), _groups(layout)
     count = 0
     for piece, place in zip(window, _forms(before), strict=False):
         position = piece.position
         if (position, piece.form, piece.kept_chars) != place:
             break
-        if old_blocks.get(position) != blocks.get(position):
+        if old_groups.get(position) != groups.get(position):
             break
         count += 1
     return count
 
 
-def _blocks(layout: Sequence[Span]) -> dict[int, list[int]]:
+def _groups(layout: Sequence[Span]) -> dict[int, list[int]]:
     """Return the positions of kept recalled messages, by their anchor."""
-    blocks: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for span in layout:
         if span.anchor is not None:
-            blocks.setdefault(span.anchor, []).extend(range(span.first, span.last + 1))
-    return blocks
+            groups.setdefault(span.anchor, []).extend(range(span.first, span.last + 1))
+    return groups
 
 
-def _had_tail(before: Before) -> bool:
+def _had_tail(before: PreviousPrompt) -> bool:
     """Return whether messages were recalled that are not kept in place."""
     recalled = [span for span in before.layout if span.tier is Tier.RETRIEVED]
     if any(span.anchor is None for span in recalled):

@@ -2,7 +2,7 @@
 
 from agentmem.config import Budget
 from agentmem.context.draft import Draft
-from agentmem.context.packing import pack
+from agentmem.context.pack_hits import pack
 from agentmem.context.render import Renderer
 from agentmem.protocols import Hit
 from agentmem.types import DisplayForm
@@ -29,7 +29,7 @@ def select_hits(
         most: maximum number of *hits* outside of the window to consider. A list truncated for
             another window then gives the same result.
     """
-    if not hits or draft.anchor in {block.anchor for block in draft.blocks}:
+    if not hits or draft.anchor in {group.anchor for group in draft.groups}:
         return ()
     line = renderer.line
     ids = {piece.stored.id for piece in draft.window}
@@ -37,11 +37,11 @@ def select_hits(
     outside = [
         hit for hit in hits if hit.stored.id not in ids and line(hit.stored.message) not in lines
     ]
-    kept = {line(hit.stored.message) for block in draft.blocks for hit in block.hits}
+    kept = {line(hit.stored.message) for group in draft.groups for hit in group.hits}
     best = [
         hit
         for hit in outside[:most]
         if line(hit.stored.message) not in kept and (hit.is_local or not draft.keep_recalled)
     ]
-    room = budget.retrieved_tokens - renderer.count_blocks(draft.blocks)
+    room = budget.retrieved_tokens - renderer.count_groups(draft.groups)
     return pack(best, room, renderer)

@@ -118,7 +118,7 @@ def _without(draft: Draft, first: int) -> Draft:
     """Return *draft* without its *first* units, which are not summarized."""
     num_older = min(first, len(draft.older))
     kept = replace(draft, older=draft.older[num_older:], rounds=draft.rounds[first - num_older :])
-    return kept.with_blocks_in_place()
+    return kept.with_groups_in_place()
 
 
 def drop_units(draft: Draft, first: int) -> Draft:

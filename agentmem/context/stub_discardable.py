@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agentmem.context.draft import Draft
-from agentmem.context.pieces import STUB_LINE, Shown, show_stub
+from agentmem.context.prompt_messages import STUB_LINE, PromptMessage, show_stub
 from agentmem.context.step_inputs import StepInputs
 from agentmem.errors import ConfigError
 from agentmem.protocols import Discardable
@@ -43,7 +43,7 @@ def _is_discarded(stored: StoredMessage, age: int, discardable: Discardable) -> 
         ) from error
 
 
-def _may_stub(shown: Shown) -> bool:
+def _may_stub(shown: PromptMessage) -> bool:
     """Return whether a stub would be shorter; a user's message is never discarded."""
     line = STUB_LINE.format(position=shown.position)
     is_user = shown.message.role is Role.USER

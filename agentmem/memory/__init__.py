@@ -1,14 +1,14 @@
 """The public facade of the SDK: memories, sessions, subtasks."""
 
 from agentmem.memory.aio import AsyncReplyStream
-from agentmem.memory.background import CompactionState, CompactionStatus
+from agentmem.memory.background_jobs import CompactionState, CompactionStatus
 from agentmem.memory.conversation import Conversation
-from agentmem.memory.facade import Memory
 from agentmem.memory.history import Audit, History
-from agentmem.memory.lines import Line
+from agentmem.memory.memory import Memory
 from agentmem.memory.reply_options import ReplyOptions
-from agentmem.memory.replying import ReplyStream
+from agentmem.memory.reply_stream import ReplyStream
 from agentmem.memory.session import Session, Subtask
+from agentmem.memory.session_lines import Line
 from agentmem.memory.snapshot import Snapshot
 
 __all__ = [

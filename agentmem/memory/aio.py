@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from agentmem.memory.replying import ReplyStream
+from agentmem.memory.reply_stream import ReplyStream
 from agentmem.protocols import Chunk
 from agentmem.types import Prompt, Reply
 

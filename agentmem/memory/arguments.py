@@ -102,7 +102,7 @@ def moment_before(age: timedelta) -> datetime:
     return now - age
 
 
-def check_turn(priority: int, timeout_s: float | None) -> None:
+def check_scheduling(priority: int, timeout_s: float | None) -> None:
     """
     Validate the scheduling options of a request.
 

@@ -7,10 +7,10 @@ from typing import Unpack
 from agentmem.config import Budget
 from agentmem.errors import ConflictError, InvalidInputError
 from agentmem.memory.aio import AsyncReplyStream, finished
-from agentmem.memory.answerable import find_answer, give_again, make_answerable
+from agentmem.memory.find_answer import find_answer, give_again, make_answerable
 from agentmem.memory.reply_options import CheckedOptions, ReplyOptions, checked_options
-from agentmem.memory.replying import ReplyStream, Save
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.reply_stream import ReplyStream, Save
+from agentmem.memory.user_runtime import Runtime
 from agentmem.memory.writing import Writing
 from agentmem.protocols import GenerationRequest, LanguageModel, split_answer
 from agentmem.types import BranchId, Message, Origin, Prompt, Reply, Role, StoredMessage
@@ -129,7 +129,7 @@ class Conversation(Writing):
     def _start(
         self, model: LanguageModel, request: GenerationRequest, prompt: Prompt, save: Save
     ) -> ReplyStream:
-        chunks, done = model.stream(request), self._pin_what_is_to_stay
+        chunks, done = model.stream(request), self._apply_auto_pin
         stream = ReplyStream(prompt, chunks, save, done, split=self._split)
         return self._runtime.replies.add(stream)
 

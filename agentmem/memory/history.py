@@ -7,9 +7,9 @@ from agentmem.context import Imbalance, check_conservation
 from agentmem.errors import DamagedRowError, InvalidInputError
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import pin_scope_of
-from agentmem.memory.recalling import checked_query, search
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.recall import checked_query, search
 from agentmem.memory.snapshot import Snapshot
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Hit
 from agentmem.types import (
     AssemblyInfo,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from agentmem.config import Budget, Sampling
-from agentmem.memory.arguments import bounded_sampling, check_turn
-from agentmem.memory.recalling import Wanted, wanted_recall
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.arguments import bounded_sampling, check_scheduling
+from agentmem.memory.recall import Wanted, wanted_recall
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Hit
 
 
@@ -59,7 +59,7 @@ def checked_options(  # noqa: PLR0913 - the fields of `ReplyOptions`, with their
         InvalidInputError, ConfigError: an option has a wrong type or value.
         TypeError: an unknown option.
     """
-    check_turn(priority, timeout_s)
+    check_scheduling(priority, timeout_s)
     wanted = wanted_recall(runtime, query, hits)
     held = runtime.budget_for(budget)
     return CheckedOptions(

@@ -10,8 +10,8 @@ from agentmem.memory.aio import finished, in_thread
 from agentmem.memory.arguments import parts_said
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
-from agentmem.memory.lines import LineKeeping
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.session_lines import LineKeeping
+from agentmem.memory.user_runtime import Runtime
 from agentmem.types import (
     BranchId,
     BranchInfo,

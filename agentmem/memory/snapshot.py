@@ -1,7 +1,7 @@
 """Read-only snapshots of a conversation."""
 
 from agentmem.memory.aio import in_thread
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.user_runtime import Runtime
 from agentmem.types import BranchId, Pin, StoredMessage
 from agentmem.types.short_repr import short_repr
 

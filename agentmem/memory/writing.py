@@ -12,7 +12,6 @@ from agentmem.config import Budget
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, ConflictError
 from agentmem.machine.logs import log
-from agentmem.memory.ahead import compaction_key, look_ahead
 from agentmem.memory.aio import in_thread
 from agentmem.memory.arguments import (
     calls_of,
@@ -21,10 +20,11 @@ from agentmem.memory.arguments import (
     role_of,
     said,
 )
-from agentmem.memory.background import CompactionState
-from agentmem.memory.erasing import Erasing
-from agentmem.memory.loader import is_same, load_view, sources_of
-from agentmem.memory.recalling import Wanted, is_whole, leaves_out, recall_for, wanted_recall
+from agentmem.memory.background_jobs import CompactionState
+from agentmem.memory.compact_ahead import compaction_key, look_ahead
+from agentmem.memory.delete_messages import Erasing
+from agentmem.memory.load_branch import is_same, load_view, sources_of
+from agentmem.memory.recall import Wanted, is_whole, leaves_out, recall_for, wanted_recall
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
@@ -160,7 +160,7 @@ class Writing(Erasing):
             created_at=self._runtime.moment(created_at),
         )
         self._runtime.notify_appended()
-        self._pin_what_is_to_stay(added.stored[-1], is_repeated=added.is_repeated)
+        self._apply_auto_pin(added.stored[-1], is_repeated=added.is_repeated)
         return added.stored[-1]
 
     def _add(
@@ -177,7 +177,7 @@ class Writing(Erasing):
         self._runtime.notify_appended()
         return added[-1]
 
-    def _pin_what_is_to_stay(self, stored: StoredMessage, *, is_repeated: bool = False) -> None:
+    def _apply_auto_pin(self, stored: StoredMessage, *, is_repeated: bool = False) -> None:
         auto_pin = self._runtime.policy.auto_pin
         if auto_pin is None:
             return

@@ -5,9 +5,9 @@ from itertools import count
 
 from agentmem.context import (
     Assembler,
-    Before,
-    Block,
     BranchView,
+    PreviousPrompt,
+    RecalledGroup,
     check_conservation,
     group_turns,
 )
@@ -46,7 +46,7 @@ class Replay:
             recorded=layout,
             summaries=tuple(self.summaries[key] for key in keys),
             hits=tuple(hits),
-            blocks=self._blocks(layout),
+            groups=self._groups(layout),
         )
         prompt = self.assembler.assemble(view)
         self._log(prompt)
@@ -55,12 +55,12 @@ class Replay:
     @staticmethod
     def _before(last):
         had_recalled = last.tokens_by_tier.get(Tier.RETRIEVED, 0) > 0
-        return Before(layout=last.layout, pins=last.pins, had_recalled=had_recalled)
+        return PreviousPrompt(layout=last.layout, pins=last.pins, had_recalled=had_recalled)
 
-    def _blocks(self, layout):
+    def _groups(self, layout):
         anchors = sorted({s.anchor for s in layout if s.tier is Tier.RETRIEVED} - {None})
         return tuple(
-            Block(
+            RecalledGroup(
                 anchor=anchor,
                 hits=tuple(
                     Hit(stored=self.messages[s.first - 1], score=0.0, times=s.times)

@@ -6,7 +6,7 @@ import pytest
 
 from agentmem.config import Budget
 from agentmem.context import DiscardOldResults, Policy
-from agentmem.context.pieces import shown_turns
+from agentmem.context.prompt_messages import shown_turns
 from agentmem.errors import ContextOverflowError
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter

@@ -7,11 +7,11 @@ import pytest
 from agentmem.config import Budget
 from agentmem.context import ExtractiveSummarizer, Policy
 from agentmem.context.compaction import SummaryCompactor
-from agentmem.context.draft import SUMMARY_HEADING, Block, Draft
+from agentmem.context.draft import SUMMARY_HEADING, Draft, RecalledGroup
 from agentmem.context.drop_recalled import drop_hits, drop_recalled_groups
 from agentmem.context.drop_summaries import drop_summaries, within_share
 from agentmem.context.fit_prompt import STEPS, fit_prompt
-from agentmem.context.pieces import show
+from agentmem.context.prompt_messages import show
 from agentmem.context.render import Renderer
 from agentmem.context.slide_window import MAX_LEFT, drop_units, summary_growth
 from agentmem.context.step_inputs import Slide, StepInputs
@@ -141,12 +141,12 @@ def test_the_oldest_summary_leaves_first_where_all_are_over_their_share():
 
 
 def test_a_kept_group_is_dropped_before_a_summary_is():
-    group = Block(anchor=5, hits=(hit(1, words(9), 0.5),))
-    full = replace(draft(words(20), summaries=(summary(1, 4, "said"),), start=5), blocks=(group,))
+    group = RecalledGroup(anchor=5, hits=(hit(1, words(9), 0.5),))
+    full = replace(draft(words(20), summaries=(summary(1, 4, "said"),), start=5), groups=(group,))
 
     shortened = drop_recalled_groups(full, inputs(RENDERER.size(full) - 1))
 
-    assert (shortened.blocks, len(shortened.summaries)) == ((), 1)
+    assert (shortened.groups, len(shortened.summaries)) == ((), 1)
 
 
 def test_a_stub_that_makes_the_prompt_only_just_fit_does_not_spare_the_slide():

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from agentmem.config import Budget
-from agentmem.context.pieces import show_clipped
-from agentmem.context.reuse import Before, find_reuse
+from agentmem.context.prompt_messages import show_clipped
+from agentmem.context.reuse import PreviousPrompt, find_reuse
 from agentmem.types import PrefixBreak, Tier
 from tests.builders import pin, say, stored, words
 from tests.context.replay import Replay
@@ -56,7 +56,7 @@ def test_a_message_that_is_clipped_further_breaks_the_prefix_there():
 
     for window, now in zip((40, 20), layout, strict=True):
         find_reuse(
-            Before(layout=(layout[0],), pins=()),
+            PreviousPrompt(layout=(layout[0],), pins=()),
             pins=(),
             layout=(now,),
             window=(show_clipped(long, window),),

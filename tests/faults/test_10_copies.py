@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem import Budget, ImagePart, Memory, Policy
-from agentmem.context.packing import distinct
+from agentmem.context.pack_hits import distinct
 from agentmem.protocols import Hit
 from agentmem.retrieval import HybridRetriever
 from agentmem.testing import HashingEmbedder, WordCounter

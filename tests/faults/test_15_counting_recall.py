@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.context.packing import pack
+from agentmem.context.pack_hits import pack
 from agentmem.context.recall import recall_message
 from agentmem.context.render import Renderer
 from agentmem.inference.chat.tokenizer import ChatTokenizer

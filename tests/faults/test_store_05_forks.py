@@ -242,7 +242,7 @@ def test_a_reply_that_runs_stays_its_processes_own(tmp_path, leave):
 
 
 FOLDING = """
-from agentmem.memory.background import Background
+from agentmem.memory.background_jobs import Background
 background = Background()
 begun, go_on = threading.Event(), threading.Event()
 background.ask("a", lambda _: (begun.set(), go_on.wait(30)))

@@ -8,7 +8,7 @@ from agentmem.config import Budget
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, IndexFileError
 from agentmem.memory import Memory
-from agentmem.memory.loader import load_view
+from agentmem.memory.load_branch import load_view
 from agentmem.protocols import Hit
 from agentmem.retrieval import HybridRetriever
 from agentmem.testing import HashingEmbedder, WordCounter

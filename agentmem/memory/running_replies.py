@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from agentmem.errors import StoreError
 from agentmem.machine.forks import renew_in_child
-from agentmem.memory.replying import ReplyStream
+from agentmem.memory.reply_stream import ReplyStream
 
 
 class RunningReplies:

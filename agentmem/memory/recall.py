@@ -7,8 +7,8 @@ from typing import Final
 from agentmem.config import Budget
 from agentmem.context import BranchView, distinct, pinned_message
 from agentmem.errors import InvalidInputError
-from agentmem.memory.clocks import hits_in
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.session_clock import hits_in
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Hit, Query, SearchIndex, SearchScope
 from agentmem.types import (
     BranchId,

@@ -7,14 +7,14 @@ from agentmem.config import Budget
 from agentmem.context import (
     MAX_LEFT,
     Assembler,
-    Before,
-    Block,
     BranchView,
+    PreviousPrompt,
+    RecalledGroup,
     group_turns,
     summarize_all,
 )
-from agentmem.memory.clocks import seen_from
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.session_clock import seen_from
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
 from agentmem.store.prompt_log.summaries import Sources
 from agentmem.types import (
@@ -57,11 +57,11 @@ def load_view(
         pins=found.pins,
         turns=group_turns((*found.promoted, *messages)),
         before=None if previous is None else _before(previous),
-        fresh=found.fresh,
+        window_reset_reason=found.window_reset_reason,
         recorded=own.layout if own is not None else (),
         summaries=found.summaries,
         inherited=found.floor,
-        blocks=found.blocks,
+        groups=found.groups,
         left=found.left,
     )
     view = seen_from(runtime.zone, view)
@@ -88,12 +88,12 @@ class _Found:
     head: int
     floor: int
     previous: AssemblyInfo | None
-    fresh: PrefixBreak
+    window_reset_reason: PrefixBreak
     messages: tuple[StoredMessage, ...]
     promoted: tuple[StoredMessage, ...]
     pins: tuple[Pin, ...]
     summaries: tuple[Summary, ...]
-    blocks: tuple[Block, ...]
+    groups: tuple[RecalledGroup, ...]
     left: tuple[StoredMessage, ...]
 
 
@@ -116,12 +116,14 @@ def _look(runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | Non
         head=head,
         floor=floor,
         previous=previous,
-        fresh=PrefixBreak.FIRST if previous is not None else _why_fresh(runtime, branch),
+        window_reset_reason=PrefixBreak.FIRST
+        if previous is not None
+        else _window_reset_reason(runtime, branch),
         messages=messages,
         promoted=promoted,
         pins=store.pins.visible(scope, branch.id),
         summaries=_summaries(runtime, branch, previous),
-        blocks=_blocks(runtime, branch, previous),
+        groups=_groups(runtime, branch, previous),
         left=_left(runtime, branch, previous, floor=floor),
     )
 
@@ -143,8 +145,8 @@ def _left(
     return found
 
 
-def _before(previous: AssemblyInfo) -> Before:
-    return Before(
+def _before(previous: AssemblyInfo) -> PreviousPrompt:
+    return PreviousPrompt(
         layout=previous.layout,
         pins=previous.pins,
         had_recalled=previous.tokens_by_tier.get(Tier.RETRIEVED, 0) > 0,
@@ -170,7 +172,7 @@ def _last_assembly(
     return None
 
 
-def _why_fresh(runtime: Runtime, branch: BranchInfo) -> PrefixBreak:
+def _window_reset_reason(runtime: Runtime, branch: BranchInfo) -> PrefixBreak:
     newest = runtime.store.prompt_log.newest(runtime.scope, branch.id)
     if newest is None:
         return PrefixBreak.FIRST if branch.parent is None else PrefixBreak.BRANCH
@@ -203,9 +205,9 @@ def _summaries(
     return runtime.store.prompt_log.summaries(runtime.scope, branch.id, list(keys))
 
 
-def _blocks(
+def _groups(
     runtime: Runtime, branch: BranchInfo, previous: AssemblyInfo | None
-) -> tuple[Block, ...]:
+) -> tuple[RecalledGroup, ...]:
     """Load the recalled messages that earlier prompts kept in place, if the policy still does."""
     if previous is None or not runtime.policy.keep_recalled:
         return ()
@@ -215,7 +217,7 @@ def _blocks(
             found = runtime.store.messages.read(runtime.scope, branch.id, span.first, span.last)
             again = (Hit(stored=one, score=0.0, times=span.times) for one in found)
             hits.setdefault(span.anchor, []).extend(again)
-    return tuple(Block(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
+    return tuple(RecalledGroup(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
 
 
 def _of_parent(

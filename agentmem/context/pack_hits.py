@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from agentmem.context.clip import MAX_CHARS_PER_TOKEN
+from agentmem.context.clip_text import MAX_CHARS_PER_TOKEN
 from agentmem.context.recall import (
     HEADING,
     PAUSE,

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agentmem.context.pieces import Shown
+from agentmem.context.prompt_messages import PromptMessage
 from agentmem.types import Message, Role, TextPart, ToolCall
 
 NOT_YET: Final = "[no result yet]"
@@ -37,7 +37,7 @@ class Placed:
 
 
 def arrange(
-    window: Sequence[Shown],
+    window: Sequence[PromptMessage],
     before: Mapping[int, Sequence[Message]] | None = None,
     *,
     is_part: bool = False,
@@ -55,7 +55,7 @@ def arrange(
 
 
 def _placed(
-    window: Sequence[Shown], before: Mapping[int, Sequence[Message]], *, is_part: bool
+    window: Sequence[PromptMessage], before: Mapping[int, Sequence[Message]], *, is_part: bool
 ) -> Iterator[Placed]:
     results = _match(window)
     taken = {id(result) for result in results.values()}
@@ -88,10 +88,10 @@ def _placed(
                 return
 
 
-def _match(window: Sequence[Shown]) -> dict[tuple[int, str], Shown]:
+def _match(window: Sequence[PromptMessage]) -> dict[tuple[int, str], PromptMessage]:
     """Return the result of each call, by the index of its message and its id."""
     made: dict[str, int] = {}
-    results: dict[tuple[int, str], Shown] = {}
+    results: dict[tuple[int, str], PromptMessage] = {}
     for index, piece in enumerate(window):
         message = piece.message
         made |= {call.id: index for call in message.tool_calls}

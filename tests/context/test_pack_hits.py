@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentmem.config import Budget
 from agentmem.context import Assembler, BranchView, group_turns
-from agentmem.context.packing import pack
+from agentmem.context.pack_hits import pack
 from agentmem.context.recall import recall_message
 from agentmem.context.render import Renderer
 from agentmem.protocols import Hit

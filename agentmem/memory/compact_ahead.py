@@ -13,9 +13,9 @@ from dataclasses import replace
 from agentmem.config import Budget
 from agentmem.context import Assembler, Policy, author_of, checked_summary
 from agentmem.errors import AgentMemError, ConflictError, SessionNotFoundError
-from agentmem.memory.background import IsCancelled
-from agentmem.memory.loader import load_view, sources_of
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.background_jobs import IsCancelled
+from agentmem.memory.load_branch import load_view, sources_of
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Passage, Summarizer
 from agentmem.types import BranchId, PrefixBreak, Prompt, Scope, Span, Tier, repair_text
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from agentmem.config import Budget
 from agentmem.context import Assembler, is_answer
 from agentmem.errors import ConflictError, InvalidInputError, TranscriptError
-from agentmem.memory.loader import is_same, load_view
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.load_branch import is_same, load_view
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Chunk, ChunkStream
 from agentmem.types import (
     BranchId,

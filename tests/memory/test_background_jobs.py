@@ -9,7 +9,12 @@ from agentmem.config import Budget
 from agentmem.context import ModelSummarizer, Policy
 from agentmem.errors import ConfigError
 from agentmem.memory import Memory
-from agentmem.memory.background import MAX_FAILURES, Background, CompactionState, CompactionStatus
+from agentmem.memory.background_jobs import (
+    MAX_FAILURES,
+    Background,
+    CompactionState,
+    CompactionStatus,
+)
 from agentmem.testing import ScriptedModel, WordCounter
 from tests.builders import words
 
@@ -204,7 +209,7 @@ def test_closing_waits_for_a_fold_and_leaves_no_thread(memory, gated):
 
 
 def test_closing_gives_up_a_fold_that_hangs(memory, gated, url, monkeypatch):
-    monkeypatch.setattr("agentmem.memory.background._PATIENCE_S", 0.01)
+    monkeypatch.setattr("agentmem.memory.background_jobs._PATIENCE_S", 0.01)
     fill(memory.session("s"))
     assert gated.asked.wait(30)
 

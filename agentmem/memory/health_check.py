@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from agentmem.errors import AgentMemError
-from agentmem.memory.background import Background
+from agentmem.memory.background_jobs import Background
 from agentmem.protocols import LanguageModel, ReportingModel, ReportingSearchIndex, SearchIndex
 from agentmem.store import Store
 from agentmem.types import Health, IndexHealth, ModelHealth

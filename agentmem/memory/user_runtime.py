@@ -10,9 +10,9 @@ from agentmem.config import Budget
 from agentmem.context import Policy
 from agentmem.errors import ConfigError, IndexFileError
 from agentmem.memory.arguments import checked_budget
-from agentmem.memory.background import Background
-from agentmem.memory.clocks import moment_in, zone_of
-from agentmem.memory.running import RunningReplies
+from agentmem.memory.background_jobs import Background
+from agentmem.memory.running_replies import RunningReplies
+from agentmem.memory.session_clock import moment_in, zone_of
 from agentmem.protocols import LanguageModel, SearchIndex, TokenCounter, counter_at
 from agentmem.store import Store
 from agentmem.types import MessageId, Scope, SessionInfo

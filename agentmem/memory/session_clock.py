@@ -70,9 +70,9 @@ def seen_from(zone: tzinfo, view: BranchView) -> BranchView:
     if zone is UTC:
         return view
     turns = (Turn(messages=tuple(_in(zone, turn.messages))) for turn in view.turns)
-    blocks = (replace(block, hits=hits_in(zone, block.hits)) for block in view.blocks)
+    groups = (replace(group, hits=hits_in(zone, group.hits)) for group in view.groups)
     left = tuple(_in(zone, view.left))
-    return replace(view, turns=tuple(turns), blocks=tuple(blocks), left=left)
+    return replace(view, turns=tuple(turns), groups=tuple(groups), left=left)
 
 
 def hits_in(zone: tzinfo, hits: Sequence[Hit]) -> tuple[Hit, ...]:

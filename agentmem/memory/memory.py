@@ -20,12 +20,12 @@ from agentmem.memory.arguments import (
     path_of,
     seconds,
 )
-from agentmem.memory.background import Background
-from agentmem.memory.clocks import check_clock, zone_of
-from agentmem.memory.probing import health_of
-from agentmem.memory.running import RunningReplies
-from agentmem.memory.runtime import Runtime
+from agentmem.memory.background_jobs import Background
+from agentmem.memory.health_check import health_of
+from agentmem.memory.running_replies import RunningReplies
 from agentmem.memory.session import Session
+from agentmem.memory.session_clock import check_clock, zone_of
+from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import (
     IndexStatus,
     LanguageModel,

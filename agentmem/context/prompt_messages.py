@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from agentmem.context.clip import cut_middle
 from agentmem.context.clip_calls import clip_calls, share_out
+from agentmem.context.clip_text import cut_middle
 from agentmem.types import (
     DisplayForm,
     Message,
@@ -20,7 +20,7 @@ from agentmem.types import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PromptMessage:
     """A stored message, and its displayed form."""
 
     stored: StoredMessage
@@ -55,16 +55,16 @@ class Shown:
         )
 
 
-Unit = tuple[Shown, ...]
+MessageGroup = tuple[PromptMessage, ...]
 """Messages that are kept or dropped together: an older turn, or a call with its results."""
 
 
-def show(stored: StoredMessage) -> Shown:
+def show(stored: StoredMessage) -> PromptMessage:
     """Show *stored* in full."""
-    return Shown(stored=stored, message=stored.message)
+    return PromptMessage(stored=stored, message=stored.message)
 
 
-def show_clipped(stored: StoredMessage, kept: int) -> Shown:
+def show_clipped(stored: StoredMessage, kept: int) -> PromptMessage:
     """
     Show *kept* characters of *stored* around a marker that names where the rest is.
 
@@ -85,7 +85,7 @@ def show_clipped(stored: StoredMessage, kept: int) -> Shown:
             text = cut_middle(text, num_text, marker)
         calls = clip_calls(message.tool_calls, most, CALL_MARKER.format(position=stored.position))
         clipped = replace(_with_text(message, text), tool_calls=calls)
-    return Shown(stored=stored, message=clipped, form=DisplayForm.CLIPPED, kept_chars=kept)
+    return PromptMessage(stored=stored, message=clipped, form=DisplayForm.CLIPPED, kept_chars=kept)
 
 
 def has_thought(message: Message) -> bool:
@@ -102,9 +102,11 @@ def _lengths(message: Message) -> list[int]:
     return [len(message.text), *(len(call.arguments) for call in message.tool_calls)]
 
 
-def show_stub(stored: StoredMessage, line: str) -> Shown:
+def show_stub(stored: StoredMessage, line: str) -> PromptMessage:
     """Show *line* in place of *stored*."""
-    return Shown(stored=stored, message=_with_text(stored.message, line), form=DisplayForm.STUB)
+    return PromptMessage(
+        stored=stored, message=_with_text(stored.message, line), form=DisplayForm.STUB
+    )
 
 
 def marker_of(stored: StoredMessage) -> str:
@@ -118,7 +120,7 @@ def _with_text(message: Message, text: str) -> Message:
     return replace(message, parts=parts, generated=None)
 
 
-def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
+def split_turn(turn: Sequence[PromptMessage]) -> tuple[list[MessageGroup], MessageGroup]:
     """
     Split the current turn into finished rounds, oldest first, and its core.
 
@@ -127,7 +129,7 @@ def split_turn(turn: Sequence[Shown]) -> tuple[list[Unit], Unit]:
     and latest results.
     """
     begins = 1 if turn and turn[0].message.role is Role.USER else 0
-    rounds: list[list[Shown]] = []
+    rounds: list[list[PromptMessage]] = []
     waiting: set[str] = set()
     for shown in turn[begins:]:
         message = shown.message
@@ -146,7 +148,7 @@ def shown_turns(
     layout: Sequence[Span],
     replaced: AbstractSet[int] = frozenset(),
     deleted: AbstractSet[int] = frozenset(),
-) -> list[list[Shown]]:
+) -> list[list[PromptMessage]]:
     """
     Show the messages of the previous layout, in the same form, and all new ones.
 
@@ -160,7 +162,7 @@ def shown_turns(
     end = layout[-1].last if layout else 0
     return [
         [
-            Shown(stored=stored, message=stored.message, form=silent[stored.position])
+            PromptMessage(stored=stored, message=stored.message, form=silent[stored.position])
             if stored.position in silent
             else _as_before(stored, spans.get(stored.position))
             for stored in turn.messages
@@ -180,7 +182,7 @@ def _is_in_window(span: Span | None) -> bool:
     return span is not None and span.tier in (Tier.RECENT, Tier.CURRENT)
 
 
-def _as_before(stored: StoredMessage, span: Span | None) -> Shown:
+def _as_before(stored: StoredMessage, span: Span | None) -> PromptMessage:
     if span is None or span.form is DisplayForm.FULL or not span.form.is_shown:
         return show(stored)
     if span.form is DisplayForm.CLIPPED:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.context.layout import join
-from agentmem.context.spans import split_at, subtract
+from agentmem.context.position_ranges import split_at, subtract
 from agentmem.errors import InvalidInputError
 from agentmem.types import DisplayForm, Span, Tier
 
