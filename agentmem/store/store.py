@@ -1,4 +1,4 @@
-"""The store as one object: opens the database and hands out its parts."""
+"""The store facade: opens the database and provides its parts."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -32,12 +32,12 @@ def _now() -> datetime:
 
 class Store:
     """
-    Sessions and all that belongs to them, in one database.
+    Sessions and all their data, in one database.
 
-    Threads may share it; a forked process opens connections of its own.
+    Thread-safe; a forked process opens new connections.
 
     Raises:
-        StoreError: from every method, when the database cannot do what was asked.
+        StoreError: from every method, when a database operation fails.
     """
 
     def __init__(self, database: Database, *, clock: Callable[[], datetime] = _now) -> None:
@@ -54,7 +54,7 @@ class Store:
         self.probe = Probe(database)
 
     def retrieval_store(self, namespace: str) -> DatabaseRetrievalStore:
-        """Return what a retriever reads of a namespace, and where it keeps its vectors."""
+        """Return the retriever's view of a namespace: messages and vectors."""
         return DatabaseRetrievalStore(self.database, namespace)
 
     def snapshot(self, work: Callable[[], T]) -> T:
@@ -78,17 +78,18 @@ class Store:
         read_only: bool = False,
     ) -> Self:
         """
-        Open the database of that URL; an empty one gets its tables now.
+        Open the database at *url*, and create the tables in an empty one.
 
         Args:
             url: ``sqlite:///agent.db``, ``sqlite://`` (in memory) or ``postgresql://...``.
-            clock: tells the time that new rows are stamped with; nothing is ordered by it.
-            config: pool and time-outs, and whether a database is made where there is none.
-            read_only: whether nothing is ever written, neither in the database nor beside it.
+            clock: returns the timestamp of new rows; nothing is ordered by it.
+            config: pool and timeouts, and whether a missing database is created.
+            read_only: whether nothing is written, neither in the database nor beside it.
 
         Raises:
             DatabaseUrlError: no database can be opened there.
-            SchemaVersionError: the database is older or newer than this package, or not its own.
+            SchemaVersionError: the database is older or newer than this package, or another
+                program's.
             StoreError: the database cannot be reached or written.
         """
         parsed = parse_url(url)
@@ -107,9 +108,9 @@ class Store:
 
     def close(self) -> None:
         """
-        Close all connections. A database in memory ends here.
+        Close all connections. An in-memory database is deleted.
 
-        Every other method raises a StoreError from now on.
+        All other methods raise StoreError afterwards.
         """
         self.database.close()
 

@@ -1,8 +1,8 @@
 """
-The short writing of what the log of prompts repeats most: layouts, and runs that were left out.
+Compact encoding of layouts and truncated runs, the bulk of the prompt log.
 
-A layout names each position once, so lengths say all, and a summary that covers many runs is named
-once. What older versions wrote, spans one by one, is read as it is.
+A layout has each position once, so run lengths suffice, and a summary that covers many runs is
+stored once. The format of older versions, span by span, is still read.
 """
 
 import re
@@ -38,20 +38,20 @@ _RANGE: Final = re.compile("([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?")
 
 def number_of(span: Span) -> int | None:
     """
-    Return the number that is written of a span: the anchor of a recalled one, else `kept_chars`.
+    Return the number that is stored of a span: the anchor of a recalled one, else `kept_chars`.
 
-    The tier tells which of the two it is, so layouts of all versions are written in one form.
+    The tier determines which, so layouts of all versions have one format.
     """
     return span.anchor if span.tier is Tier.RETRIEVED else span.kept_chars
 
 
 def named_number(tier: Tier | None, number: int | None) -> dict[str, int | None]:
-    """Return the number that `number_of` has written, by the name of its field."""
+    """Return the number of `number_of`, by the name of its field."""
     return {"anchor" if tier is Tier.RETRIEVED else "kept_chars": number}
 
 
 def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
-    """Write a layout; None where it does not have each position from 1 on in its turn."""
+    """Encode a layout; None if it does not have each position from 1 in order."""
     keys: dict[str, int] = {}
     runs: list[str] = []
     end = 0
@@ -72,11 +72,11 @@ def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
 
 def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
     """
-    Read what `encode_layout` wrote.
+    Decode the output of `encode_layout`.
 
     Raises:
-        ValueError: it is something else.
-        TypeError: a summary has no text for a name.
+        ValueError: it has another format.
+        TypeError: the key of a summary is not a string.
     """
     runs, keys = written.get("runs"), written.get("of", [])
     if not isinstance(runs, str) or not isinstance(keys, list):
@@ -105,11 +105,11 @@ def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
 
 
 Range = tuple[int, int, int | None]
-"""The first and the last position, and the tokens of what is between, if they were counted."""
+"""First and last position, and the tokens of the run, if counted."""
 
 
 def encode_ranges(ranges: Iterable[Range]) -> str:
-    """Write runs of positions with their tokens."""
+    """Encode runs of positions with their tokens."""
     return " ".join(
         f"{first}{'' if last == first else f'-{last}'}{'' if tokens is None else f':{tokens}'}"
         for first, last, tokens in ranges
@@ -118,10 +118,10 @@ def encode_ranges(ranges: Iterable[Range]) -> str:
 
 def decode_ranges(written: str) -> list[Range]:
     """
-    Read what `encode_ranges` wrote.
+    Decode the output of `encode_ranges`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it has another format.
     """
     ranges: list[Range] = []
     for one in written.split():

@@ -1,4 +1,4 @@
-"""The log of prompts: what each one held, and what it left out."""
+"""The prompt log: layouts and truncation records."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -82,7 +82,7 @@ _ANY_HEAD: Final = 2**62
 
 
 class Unchecked(Enum):
-    """Says that a prompt may follow any other; None already says that it is the first."""
+    """Sentinel: a prompt may follow any other; None means that it must be the first."""
 
     UNCHECKED = auto()
 
@@ -91,7 +91,7 @@ UNCHECKED: Final = Unchecked.UNCHECKED
 
 
 class PromptLog:
-    """Prompts without their texts, and truncation records. Only ever added to."""
+    """Prompts without their texts, and truncation records. Append-only."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -106,22 +106,22 @@ class PromptLog:
         sources: Sources = _NOTHING,
     ) -> Prompt:
         """
-        Log a prompt, what it left out and its new summaries, all or nothing.
+        Log a prompt, its truncation records and its new summaries, atomically.
 
-        The prompt comes back with its number, and so do its records.
+        Return the prompt with its id, and its records likewise.
 
-        With *after*, the log must still end with that prompt of the same branch, budget and
-        counter, or with none for None: an assembly for an older log must be made again.
-        *sources* are what its new summaries were made of, which must still be there; those of its
-        summaries that are among them are in the log already.
+        Compare-and-set: with *after*, the log must still end with that prompt of the same branch,
+        budget and counter, or be empty for None; else the assembly is stale.
+        *sources* are the inputs of its new summaries, which must still exist; its summaries among
+        them are in the log already.
 
-        It is on the disk once the next message is (see `Database.write`): a power cut may
-        take the account of a prompt, but not of one whose answer was stored.
+        It is synced to disk with the next message (see `Database.write`): a power cut may lose
+        the entry of a prompt, but not one whose answer was stored.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
             InvalidInputError: a truncation record is of another branch than the prompt.
-            ConflictError: the log has gone on since *after*, or one of *sources* has been deleted;
+            ConflictError: the log has changed since *after*, or one of *sources* was deleted;
                 nothing was written.
         """
         check_text("fingerprint", prompt.fingerprint)
@@ -156,10 +156,10 @@ class PromptLog:
         up_to: int | None = None,
     ) -> AssemblyInfo | None:
         """
-        Return the newest prompt of a branch under that budget and counter, None if there is none.
+        Return the newest prompt of a branch under that budget and counter; None without one.
 
-        One whose row cannot be read is passed over: its window goes on from the one before.
-        With *up_to*, the newest one that was assembled when the branch had no more messages.
+        A corrupt one is skipped: the window continues from the previous one. With *up_to*, the
+        newest one that was assembled when the branch had at most that many messages.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -179,7 +179,7 @@ class PromptLog:
 
     def newest(self, scope: Scope, branch_id: BranchId) -> AssemblyInfo | None:
         """
-        Return the newest prompt of a branch under any budget, None if there is none.
+        Return the newest prompt of a branch under any budget; None without one.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -195,9 +195,9 @@ class PromptLog:
         self, scope: Scope, branch_id: BranchId, keys: Sequence[str] | None = None
     ) -> tuple[Summary, ...]:
         """
-        Return the summaries with *keys* in that order, or without keys all that the branch made.
+        Return the summaries with *keys*, in that order, or without keys all of the branch.
 
-        A key may be of a branch that this one inherits from; one that is not there is left out.
+        A key may be of a branch that this one inherits from; unknown keys are omitted.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -216,7 +216,7 @@ class PromptLog:
         self, scope: Scope, branch_id: BranchId, keys: Sequence[str]
     ) -> frozenset[str]:
         """
-        Return those of *keys* that name a summary, be its text deleted or not.
+        Return the *keys* of existing summaries, with deleted text or not.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -250,7 +250,7 @@ class PromptLog:
         self, scope: Scope, session_id: SessionId, *, branch_id: BranchId | None = None
     ) -> tuple[TruncationRecord, ...]:
         """
-        Return what prompts of a session, or of one of its branches, left out, oldest first.
+        Return the truncation records of a session, or of one of its branches, oldest first.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
@@ -268,7 +268,7 @@ class PromptLog:
 
 
 def _numbered(prompt: Prompt, assembly_id: AssemblyId, now: datetime) -> Prompt:
-    """Return *prompt* and its records the number and time that they have in the log."""
+    """Return *prompt* and its records with their id and time in the log."""
     records = tuple(
         replace(record, assembly_id=assembly_id, created_at=now) for record in prompt.truncations
     )
@@ -278,7 +278,7 @@ def _numbered(prompt: Prompt, assembly_id: AssemblyId, now: datetime) -> Prompt:
 def _newest_whole(
     connection: Connection, statement: AnySelect, keys: dict[str, Any]
 ) -> AssemblyInfo | None:
-    """Read the first row that can be read, of those that *statement* begins with."""
+    """Read the first readable row of *statement*."""
     for limit in (1, None):
         rows = connection.execute(statement.limit(limit) if limit is None else statement, keys)
         for row in rows:
@@ -299,7 +299,7 @@ def _expect_last(connection: Connection, prompt: Prompt, after: AssemblyId | Non
     }
     found = connection.execute(_LAST_ID, keys).scalar_one_or_none()
     if found != after:
-        # Those that cannot be read are passed over, as by readers of the log.
+        # Corrupt ones are skipped, as by readers of the log.
         whole = _newest_whole(connection, _LAST, keys)
         found = None if whole is None else whole.id
     if found != after:

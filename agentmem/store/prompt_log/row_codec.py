@@ -1,4 +1,4 @@
-"""How the log of prompts is written in rows."""
+"""Encoding of the prompt log in rows."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _USUAL_CELLS: Final = (DisplayForm.FULL, None, None, 1)
 
 
 def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
-    """Write a prompt as a row."""
+    """Encode a prompt as a row."""
     return {
         "branch_id": prompt.branch_id,
         "head": prompt.head,
@@ -54,7 +54,7 @@ def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
 
 
 def encode_span(span: Span) -> list[Any]:
-    """Write a span of its own; what is as usual for most is left off its end."""
+    """Encode a single span; trailing default values are omitted."""
     number = number_of(span)
     cells = [span.first, span.last, span.tier, span.form, number, span.source, span.times]
     while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
@@ -63,7 +63,7 @@ def encode_span(span: Span) -> list[Any]:
 
 
 def to_span(cells: Sequence[Any]) -> Span:
-    """Read what `encode_span` wrote."""
+    """Decode the output of `encode_span`."""
     filled: list[Any] = [*cells, *_USUAL_CELLS[len(cells) - _MIN_CELLS :]]
     first, last, tier, form, number, source, times = filled
     return Span(
@@ -78,7 +78,7 @@ def to_span(cells: Sequence[Any]) -> Span:
 
 
 def encode_records(records: Sequence[TruncationRecord]) -> list[dict[str, Any]]:
-    """Write the records of one prompt as rows of none yet: one for all with the same reason."""
+    """Encode the records of a prompt as rows without ids: one row per reason."""
     alike: dict[tuple[Any, ...], list[TruncationRecord]] = {}
     for record in records:
         reason = (record.tier, record.reason, record.room, record.destination)
@@ -104,7 +104,7 @@ def _encode_alike(records: Sequence[TruncationRecord]) -> dict[str, Any]:
 
 @reading("assembly")
 def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
-    """Read a row of the log of prompts."""
+    """Decode a row of the prompt log."""
     tokens = json.loads(row.tokens_by_tier)
     layout = json.loads(row.layout)
     if isinstance(tokens, list):
@@ -128,10 +128,10 @@ def to_info(row: AnyRow | SimpleNamespace) -> AssemblyInfo:
 
 def check_info(info: AssemblyInfo) -> None:
     """
-    Check the JSON of a row that other software may have written.
+    Validate the JSON of a row, which another program may have changed.
 
     Raises:
-        TypeError: a number is none, or a key is not a text.
+        TypeError: a number or a key has a wrong type.
     """
     numbers = [
         *info.tokens_by_tier.values(),
@@ -150,7 +150,7 @@ def check_info(info: AssemblyInfo) -> None:
 
 
 def is_whole(info: AssemblyInfo) -> bool:
-    """Whether a layout has each message once, so that a window can go on from it."""
+    """Whether a layout has each message once, so that a window can continue from it."""
     try:
         check_info(info)
     except TypeError:
@@ -165,7 +165,7 @@ def is_whole(info: AssemblyInfo) -> bool:
 
 @reading("truncation")
 def to_records(row: AnyRow | SimpleNamespace) -> tuple[TruncationRecord, ...]:
-    """Read the truncation records of a row, with their prompt's branch and time."""
+    """Decode the truncation records of a row, with their prompt's branch and time."""
     whole = [(row.first, row.last, row.num_tokens)]
     return tuple(
         TruncationRecord(

@@ -1,4 +1,4 @@
-"""Summaries: written with the prompt that first shows them, never changed."""
+"""Summaries: stored with the first prompt that shows them, immutable."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _BY_KEY: Final = (
         SummaryRow.key.in_(bindparam("keys", expanding=True)),
     )
 )
-# A summary without a text is one whose text was deleted.
+# The text of a summary is NULL after its deletion.
 _WITH_TEXT: Final = SummaryRow.text != ""
 _BY_KEY_WITH_TEXT: Final = _BY_KEY.where(_WITH_TEXT)
 _OF_BRANCH: Final = (
@@ -67,7 +67,7 @@ _WITHOUT_TEXT: Final = frozenset({Origin.DELETED, Origin.DAMAGED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What new summaries may be made of: messages, and summaries that are in the log."""
+    """Inputs of new summaries: messages, and summaries in the log."""
 
     messages: Sequence[StoredMessage] = ()
     summaries: Sequence[Summary] = ()
@@ -77,9 +77,9 @@ def add_summaries(
     connection: Connection, branch_id: BranchId, summaries: Sequence[Summary], now: datetime
 ) -> None:
     """
-    Write those summaries of the branch that are not there yet.
+    Insert the summaries of the branch that are not stored yet.
 
-    A subtask shows its parent's as well; those are the parent's rows.
+    A subtask shows its parent's too, which are the parent's rows.
     """
     own = {s.key: s for s in summaries if s.branch_id == branch_id}
     if not own:
@@ -94,12 +94,11 @@ def add_summaries(
 
 def forget_summaries(connection: Connection, session_id: int, position: int) -> None:
     """
-    Take the texts out of all summaries of a session that cover *position*.
+    Delete the texts of all summaries of a session that cover *position*.
 
-    Positions of sibling branches overlap, so this takes some more than those of the message itself.
-    The rows stay without their texts: the log of prompts still names them. One that cannot be read
-    goes as a whole. The caller holds all
-    branches.
+    Positions of sibling branches overlap, so this deletes more than those of the message itself.
+    The rows stay without their texts, since the prompt log refers to them. Corrupt rows are
+    deleted. The caller holds the locks of all branches.
     """
     keys = {"session": session_id, "place": position}
     rows = connection.execute(_COVERING, keys).all()
@@ -117,7 +116,7 @@ def forget_summaries(connection: Connection, session_id: int, position: int) -> 
             connection.execute(_FORGET, {"holder": row.branch_id, "summary": row.key})
     for branch_id, emptied in sorted(by_branch.items()):
         if branch_id in lost:
-            # Not by their keys, which may be what cannot be read.
+            # Not by key, which may be corrupt.
             whole = {"holder": branch_id, "whole": [row["key"] for row in emptied]}
             connection.execute(_DROP_LOST, {**whole, "place": position})
         note_summaries(connection, branch_id, emptied, lost.get(branch_id, ()))
@@ -125,16 +124,16 @@ def forget_summaries(connection: Connection, session_id: int, position: int) -> 
 
 def expect_sources(connection: Connection, session_id: int, sources: Sources) -> None:
     """
-    Make sure that nothing of *sources* has been deleted since it was read.
+    Check that none of *sources* was deleted since it was read.
 
-    The caller holds the branch, as a deletion of a message does.
+    The caller holds the lock of the branch, as does a deletion of a message.
 
     Raises:
-        ConflictError: something was; what was made of it must not be stored.
+        ConflictError: one was; a summary of it must not be stored.
     """
     keys = [summary.key for summary in sources.summaries]
     num_gone = len(set(keys)) - len(find_summaries(connection, session_id, keys))
-    # A subtask may see a message of its parent's that the parent shows too.
+    # A subtask may inherit a message that its parent shows too.
     ids = sorted({one.id for one in sources.messages if one.origin not in _WITHOUT_TEXT})
     for start in range(0, len(ids), _BATCH):
         some = ids[start : start + _BATCH]
@@ -148,7 +147,7 @@ def expect_sources(connection: Connection, session_id: int, sources: Sources) ->
 def find_summaries(
     connection: Connection, session_id: int, keys: Sequence[str]
 ) -> dict[str, Summary]:
-    """Read the summaries of a session that have one of *keys*."""
+    """Return the summaries of a session with *keys*."""
     if not keys:
         return {}
     rows = connection.execute(_BY_KEY_WITH_TEXT, {"session": session_id, "keys": list(keys)})
@@ -156,7 +155,7 @@ def find_summaries(
 
 
 def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> set[str]:
-    """Return those of *keys* that a summary of the session has or had before it was deleted."""
+    """Return the *keys* of summaries of the session, deleted ones included."""
     if not keys:
         return set()
     rows = connection.execute(_BY_KEY, {"session": session_id, "keys": list(keys)})
@@ -164,12 +163,12 @@ def known_keys(connection: Connection, session_id: int, keys: Sequence[str]) -> 
 
 
 def summaries_of(connection: Connection, branch_id: BranchId) -> tuple[Summary, ...]:
-    """Read all summaries of a branch, by the messages that they cover."""
+    """Return all summaries of a branch, ordered by position."""
     return tuple(_readable(connection, connection.execute(_OF_BRANCH, {"branch": branch_id})))
 
 
 def _readable(connection: Connection, rows: Iterable[AnyRow]) -> Iterator[Summary]:
-    """Leave out what cannot be read, or was altered, as if deleted."""
+    """Omit corrupt or altered summaries, as if deleted."""
     for row in rows:
         try:
             summary = _to_summary(row)

@@ -1,4 +1,4 @@
-"""Reading and locking branches: what every other part of the store begins with."""
+"""Reading and locking branches, for all other parts of the store."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -48,7 +48,7 @@ _UP: Final = (
 )
 _CHAIN: Final = _UP.union_all(
     select(BranchRow.id, BranchRow.parent_id, _UP.c.depth + 1).join(
-        # A branch is younger than its parent. A row that says otherwise would make this endless.
+        # A branch is newer than its parent. A corrupt row could make this loop endless.
         _UP,
         (BranchRow.id == _UP.c.parent_id) & (BranchRow.id < _UP.c.id),
     )
@@ -56,7 +56,7 @@ _CHAIN: Final = _UP.union_all(
 _ANCESTORS: Final = _ANY.join(_CHAIN, _CHAIN.c.id == BranchRow.id).order_by(_CHAIN.c.depth)
 _BRANCH: Final = _ANY.where(is_owner())
 _ONE: Final = _BRANCH.where(BranchRow.id == bindparam("branch"))
-# The branch alone: locking the session too would make writers of its subtasks wait in turn.
+# Only the branch: locking the session too would serialize writers of its subtasks.
 _LOCKED: Final = _ONE.with_for_update(of=BranchRow)
 _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
     BranchRow.id
@@ -65,9 +65,9 @@ _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session"))
 
 def latest() -> ColumnElement[datetime]:
     """
-    Return the later one of a branch's `updated_at` and the parameter *moment*.
+    Return the SQL maximum of a branch's `updated_at` and the parameter *moment*.
 
-    A clock that was set back makes no branch older than it has been.
+    A clock that was set back does not make a branch older.
     """
     moment = bindparam("moment", type_=BranchRow.updated_at.type)
     return case((BranchRow.updated_at < moment, moment), else_=BranchRow.updated_at)
@@ -93,7 +93,7 @@ def find_branch(
     connection: Connection, scope: Scope, branch_id: BranchId, *, lock: bool = False
 ) -> AnyRow:
     """
-    Read a branch; with *lock*, keep other writers of it out until the transaction ends.
+    Read a branch; with *lock*, lock it against other writers until the transaction ends.
 
     Raises:
         SessionNotFoundError: no such branch of this scope.
@@ -122,7 +122,7 @@ def change_state(
     moment: datetime,
 ) -> None:
     """
-    Set the state of a branch that the caller has locked.
+    Set the state of a locked branch.
 
     Raises:
         ConflictError: it is not in the state *expected*; nothing was changed.
@@ -136,7 +136,7 @@ def change_state(
 
 
 def hand_up_age(connection: Connection, branch_id: int, doomed: Sequence[int]) -> None:
-    """Date a branch's activity by its descendants that are to be deleted."""
+    """Update a branch's activity time from descendants before their deletion."""
     moment = connection.execute(_LATEST_OF, {"branches": list(doomed)}).scalar_one_or_none()
     if moment is not None:
         connection.execute(_TOUCH, {"branch": branch_id, "moment": moment})
@@ -148,7 +148,7 @@ def find_branches(connection: Connection, scope: Scope, session_id: SessionId) -
 
     Raises:
         SessionNotFoundError: no such session of this scope.
-        DamagedRowError: one cannot be read.
+        DamagedRowError: one is corrupt.
     """
     check_id("session", session_id)
     rows = connection.execute(
@@ -165,10 +165,10 @@ def lineage(
     connection: Connection, branch: AnyRow, last: int | None = None
 ) -> Iterator[tuple[AnyRow, int, int]]:
     """
-    Walk from *branch* to ``main``: each branch, and the first and last position it gives the view.
+    Iterate from *branch* to ``main``: each branch, and its first and last position in the view.
 
-    A branch gives what is its own, cut where its child was forked off; that may be nothing.
-    A reader of *branch* may see its ancestors, which are of the same session.
+    A branch contributes its own messages up to the fork of its child; possibly none.
+    A reader of *branch* may read its ancestors, which are of the same session.
     """
     limit = branch.head if last is None else min(last, branch.head)
     yield branch, branch.forked_at + 1, limit
@@ -179,7 +179,7 @@ def lineage(
 
 
 def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:
-    """Read the branches that *branch* was forked off, from its parent to ``main``, in one look."""
+    """Read the ancestors of *branch*, from its parent to ``main``, in one query."""
     if branch.parent_id is None:
         return ()
     remembered: dict[Any, Any] = connection.get_execution_options().get(SNAPSHOT_CACHE, {})
@@ -200,10 +200,10 @@ def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:
 
 def check_branch(row: AnyRow) -> None:
     """
-    Check that a row of a branch can be read, and that its numbers can be those of one.
+    Check that a row of a branch is readable and consistent.
 
     Raises:
-        DamagedRowError: they cannot.
+        DamagedRowError: it is not.
     """
     check_row("branch", row)
     if row.parent_id is not None and not 0 < row.parent_id < row.id:
@@ -219,19 +219,19 @@ def check_branch(row: AnyRow) -> None:
 
 
 def is_whole_branch(row: AnyRow) -> bool:
-    """Whether what was read of a branch's place can be that of one."""
+    """Whether the positions of a branch are consistent."""
     numbers = (row.id, row.session_id, row.forked_at, row.head)
     is_whole = all(type(one) is int for one in numbers) and type(row.parent_id) in {int, type(None)}
     return is_whole and row.id > 0 and row.session_id > 0 and 0 <= row.forked_at <= row.head
 
 
 def is_line(row: AnyRow) -> bool:
-    """Whether a session can be on that branch; no subtask is such a line."""
+    """Whether a branch is a line of a session, not a subtask."""
     return row.parent_id is None or row.line is not None
 
 
 def to_branch_info(row: AnyRow) -> BranchInfo:
-    """Return the value of a row that `find_branch` read."""
+    """Return the value of a row of `find_branch`."""
     return BranchInfo(
         id=BranchId(row.id),
         session_id=SessionId(row.session_id),

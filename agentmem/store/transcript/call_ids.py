@@ -1,8 +1,8 @@
 """
-Ids for calls that came without one, or with one that another call of their message has.
+Generated ids for tool calls without one, or with a duplicate one.
 
-Some engines give no ids, and some the same to each call. A minted id is of letters, digits and
-``_``, as every provider takes them, and depends on the call and its place alone.
+Some engines return no ids, and some equal ones. A generated id has letters, digits and ``_``, which
+every provider accepts, and is a function of the call and its position.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ _AGAIN: Final = "_again"
 
 def with_ids(message: Message, waiting: Sequence[tuple[str, str]], head: int) -> Message:
     """
-    Return *message* with an id for each call it makes or answers.
+    Return *message* with an id for each call that it makes or answers.
 
     Args:
-        message: what is to be stored.
-        waiting: id and name of each call that is open, in the order of the calls.
-        head: the position behind which the message will stand.
+        message: the message to store.
+        waiting: id and name of each open call, in order.
+        head: the position before the message.
 
     Raises:
-        TranscriptError: a result names no call, and it is not clear which one it answers.
+        TranscriptError: a result without an id is ambiguous.
     """
     if message.role is Role.TOOL:
         call_id = message.tool_call_id or _only(message, waiting)
         open_ids = [open_id for open_id, _ in waiting]
         if call_id not in open_ids:
-            # The second result of two calls that had come with one id.
+            # The second result of two calls with the same original id.
             again = f"{call_id}{_AGAIN}"
             call_id = next((one for one in open_ids if one.startswith(again)), call_id)
         return (
@@ -69,7 +69,7 @@ def _new_id(call: ToolCall, head: int, index: int) -> str:
 
 
 def _only(message: Message, waiting: Sequence[tuple[str, str]]) -> str:
-    """Return the id of the one call that a result without a ``tool_call_id`` can answer."""
+    """Return the id of the only call that a result without a ``tool_call_id`` can answer."""
     named = [one for one in waiting if message.name in (None, one[1])]
     if len(named) == 1:
         return named[0][0]

@@ -1,4 +1,4 @@
-"""The two statements of an append that no call stands in the way of; PostgreSQL has them as one."""
+"""The fast path of appends without tool calls: two statements, on PostgreSQL one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ _GIVEN: Final = [
     for column in MessageRow.__table__.columns
     if column.name not in {"id", "branch_id", "position", "link"}
 ]
-# The branch stays locked from its update to the commit: one round trip less in between is what
-# writers of one session wait less for each other.
+# The branch is locked from its update to the commit: one round trip less shortens the wait of
+# other writers.
 _ADVANCE_AND_INSERT: Final = (
     insert(MessageRow)
     .from_select(
@@ -68,18 +68,18 @@ _ADVANCE_AND_INSERT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """When something is stored, and when it was said if that was another time."""
+    """Time of storage, and the `created_at` of the message if different."""
 
     now: datetime
     said_at: datetime | None = None
 
     @property
     def created_at(self) -> datetime:
-        """When it was said."""
+        """Time of the message."""
         return self.now if self.said_at is None else self.said_at
 
     def columns(self) -> dict[str, datetime | None]:
-        """Return the columns of a message that tell it."""
+        """Return the time columns of a message."""
         stored_at = None if self.said_at is None else self.now
         return {"created_at": self.created_at, "stored_at": stored_at}
 
@@ -95,8 +95,8 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
     """
     Lock a branch, move its head and store *messages*.
 
-    None, and nothing is stored, if it takes a closer look: there is no such branch, it is not
-    open, it has open calls, or *messages* make or answer any.
+    Return None, without storing, if the slow path is needed: the branch does not exist, is not
+    open, has open calls, or *messages* make or answer any.
     """
     if any(message.tool_calls or message.role is Role.TOOL for message in messages):
         return None
@@ -123,7 +123,7 @@ def append_plain(  # noqa: PLR0913, PLR0917 - the fields of a message
 def _append_one(
     connection: Connection, keys: dict[str, Any], message: Message, origin: Origin, times: Times
 ) -> tuple[StoredMessage, ...] | None:
-    """Advance the chain in the database itself: its row is read and written in one statement."""
+    """Advance the chain in the database: its row is read and written in one statement."""
     columns = {**encode(message), "origin": origin.value, **times.columns()}
     keys["content"] = seal(columns)
     branch_id = keys["branch"]
@@ -152,9 +152,9 @@ def insert_entries(
     chain: bytes | None,
 ) -> tuple[tuple[StoredMessage, ...], bytes | None]:
     """
-    Write *entries* behind the link *chain*; return them as they are stored, and the newest link.
+    Insert *entries* after the link *chain*; return the stored messages and the newest link.
 
-    The caller holds the branch, and writes the link to it.
+    The caller holds the lock of the branch, and writes the link to it.
     """
     rows = [
         {
@@ -167,7 +167,7 @@ def insert_entries(
         for entry in entries
     ]
     newest = linked(chain, rows)
-    # One row is the usual case, and much cheaper than a list of one.
+    # A single row is the usual case, and much cheaper than a list of one.
     one = len(rows) == 1
     added = connection.execute(_INSERT, rows[0]) if one else connection.execute(_INSERT_MANY, rows)
     stored = tuple(

@@ -1,9 +1,9 @@
 """
-The lines of a session: alternatives to its messages from some position on.
+The lines of a session: alternative continuations from some position on.
 
-A line is a branch that sees the one it was forked off up to there, as a subtask that inherits all
-does; but the session itself goes on with it. That is the one with the largest number. The others
-stay, and are seen by nothing that the session asks.
+A line is a branch that inherits its parent up to there, like a subtask that inherits all; but the
+session itself continues on it. The current one has the largest number. The others are kept, but are
+not part of the session's prompts and searches.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ from agentmem.types import (
 )
 
 _ASIDE: Final = -1
-"""The number of a line that the session is not on yet: less than that of ``main``."""
+"""Number of a line before the session switches to it: less than that of ``main``."""
 
 _LOCK_SESSION: Final = (
     select(SessionRow.id)
@@ -56,7 +56,7 @@ _SET_LINE: Final = (
 
 
 class Lines:
-    """Begins lines, and puts a session on one of them."""
+    """Creates lines, and switches sessions to them."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -66,9 +66,9 @@ class Lines:
         self, scope: Scope, branch_id: BranchId, *, at: int, name: str, aside: bool = False
     ) -> BranchInfo:
         """
-        Begin a line that sees the line *branch_id* up to position *at*, and put the session on it.
+        Create a line that inherits *branch_id* up to position *at*, and switch the session to it.
 
-        Calls that are open there are open in it too. With *aside* the session stays where it is.
+        Open calls are inherited too. With *aside* the session does not switch.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -86,12 +86,12 @@ class Lines:
         self, scope: Scope, branch_id: BranchId, *, at: int, message: Message, name: str
     ) -> StoredMessage:
         """
-        Begin a line as `begin` does, with *message* behind position *at*: both or neither.
+        Create a line as `begin` does, with *message* after position *at*, atomically.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
             InvalidInputError: as for `begin`.
-            TranscriptError: *message* is a result for which no call waits there.
+            TranscriptError: *message* is a result without an open call there.
         """
         check_name("branch name", name)
 
@@ -104,10 +104,10 @@ class Lines:
 
     def switch(self, scope: Scope, session_id: SessionId, branch_id: BranchId) -> BranchInfo:
         """
-        Put a session on one of its lines.
+        Switch a session to one of its lines.
 
         Raises:
-            SessionNotFoundError: it has no such line.
+            SessionNotFoundError: the line does not exist.
         """
 
         def work(connection: Connection) -> AnyRow:
@@ -137,13 +137,13 @@ class Lines:
             raise InvalidInputError(
                 f"cannot branch off at position {at}: this line has {origin.head} messages"
             )
-        # Of what holds that position, so that answering anew a thousand times is no chain.
+        # The parent is the branch that stores the position, so repeated regeneration does not nest.
         holder = origin
         for above in ancestors(connection, origin):
             if at > holder.forked_at:
                 break
             holder = above
-        # The branch before its session, the order in which a deletion locks them.
+        # Lock order, as in deletions: the branch before its session.
         find_branch(connection, scope, BranchId(holder.id), lock=True)
         connection.execute(_LOCK_SESSION, {"session": origin.session_id})
         begun = insert_branch(

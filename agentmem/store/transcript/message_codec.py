@@ -1,4 +1,4 @@
-"""Values to columns and back: a message that was stored is read as an equal value."""
+"""Encoding of messages in columns: a stored message is decoded to an equal value."""
 
 import json
 import struct
@@ -27,20 +27,20 @@ from agentmem.types import (
 from agentmem.types.extra import read_extra, write_extra
 
 _EXTRA = "extra"
-"""The last part of a message, and a key of others: a provider's value, as JSON in ASCII."""
+"""Key of opaque provider data in parts, as ASCII JSON; also the last part of a message."""
 
 _MAX_REMEMBERED = 2048
 _MAX_CHARS = 8192
-"""Of one message that is remembered once it was decoded; so all of them have an end."""
+"""Maximum size of a cached message, to bound the cache."""
 
 
 def to_json(value: object) -> str:
-    """Write compact JSON; text stays as it is, so that it can be found in the database."""
+    """Return compact JSON; text is not escaped, so that it can be searched in the database."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def encode(message: Message) -> dict[str, Any]:
-    """Return the columns that hold *message*, all but its place."""
+    """Return the columns of *message*, except its position."""
     calls = [_encode_call(call) for call in message.tool_calls]
     parts = [_encode_part(part) for part in message.parts]
     if message.extra is not None:
@@ -59,10 +59,10 @@ def encode(message: Message) -> dict[str, Any]:
 
 def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> StoredMessage:
     """
-    Return the message of a row.
+    Decode the message of a row.
 
     Raises:
-        DamagedRowError: the row does not hold a message.
+        DamagedRowError: the row is not a valid message.
     """
     check_row("message", row)
     try:
@@ -97,31 +97,31 @@ def decode(row: AnyRow | SimpleNamespace, branch_id: BranchId | None = None) -> 
 
 class Decoder:
     """
-    Decodes rows, and gives the same value again for a row that is the same in every column.
+    Decodes rows, with a cache by all columns.
 
-    A window is read again for each prompt. What a row says now is always what is given; a row
-    that was changed or deleted is another one. Long texts are not remembered.
+    A window is read again for each prompt. Results are never stale: a changed or deleted row is
+    another key. Long texts are not cached.
     """
 
     def __init__(self) -> None:
-        # Made here and not by decorating, so that it goes when this object goes.
+        # Not a decorator, so that the cache is freed with this object.
         self._decoded = lru_cache(maxsize=_MAX_REMEMBERED)(decode)
 
     def __call__(self, row: AnyRow) -> StoredMessage:
         """
-        Return the message of a row.
+        Decode the message of a row.
 
         Raises:
-            DamagedRowError: the row does not hold a message.
+            DamagedRowError: the row is not a valid message.
         """
         if not isinstance(row.parts, str) or not isinstance(row.tool_calls, str | None):
             return decode(row)
-        # What a provider wants back may be changed by the caller, who then must not share it.
+        # Provider data is mutable, so it must not be shared between callers.
         is_shared = len(row.parts) <= _MAX_CHARS and not _has_extra(row)
         return self._decoded(row) if is_shared else decode(row)
 
     def forget(self) -> None:
-        """Drop every text that is remembered to save work."""
+        """Clear the cache."""
         self._decoded.cache_clear()
 
 
@@ -169,13 +169,13 @@ def _encode_call(call: ToolCall) -> list[object]:
 
 
 def _has_extra(row: AnyRow) -> bool:
-    """Whether *row* may hold a provider's value. In a text the quotes would be escaped."""
+    """Whether *row* may have provider data. In a text the quotes would be escaped."""
     mark = f'"{_EXTRA}"'
     return mark in row.parts or mark in (row.tool_calls or "")
 
 
 def _refuse_unnamed(message: Message) -> None:
-    """Refuse a call or a result without an id: what is stored has one."""
+    """Reject a call or a result without an id: stored ones have one."""
     ids = [call.id for call in message.tool_calls]
     if message.role is Role.TOOL:
         ids.append(message.tool_call_id or "")

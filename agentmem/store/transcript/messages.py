@@ -1,4 +1,4 @@
-"""Messages: appended at the end of a branch, read by position, never changed."""
+"""Messages: append-only per branch, read by position."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ _RANGE: Final = (
     )
     .order_by(MessageRow.position)
 )
-# The value stands in the statement itself, so that the partial index is found.
+# A literal value, so that the partial index is used.
 _PROMOTED: Final = _RANGE.where(MessageRow.origin == Origin.PROMOTED.value)
 _STORED_AT: Final = func.coalesce(MessageRow.stored_at, MessageRow.created_at)
 _FIRST_IN: Final = select(func.min(MessageRow.position)).where(
@@ -70,7 +70,7 @@ _APPENDED: Final = select(AppendRow.__table__).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """What an append stored, or of a repeated one what the first with its client key stored."""
+    """The result of an append, or of the first one with its client key."""
 
     stored: tuple[StoredMessage, ...]
     is_repeated: bool = False
@@ -100,13 +100,13 @@ class Messages:
         created_at: datetime | None = None,
     ) -> tuple[StoredMessage, ...]:
         """
-        Store *messages* at the end of a branch, all or none, and give what was stored.
+        Append *messages* to a branch, atomically, and return the stored messages.
 
-        The transcript stays legal, so more may be stored than was given: a synthetic result for
-        each call that is still open when the talk goes on, a synthetic call before a result that
-        was not asked for. A result that comes after its call was closed so is stored as one that
-        came late. With a *client_key* a retry gives the first result and stores nothing.
-        *created_at* is when they were said, if not now; positions follow the order of appending.
+        The transcript stays valid, so more messages may be stored: a synthetic result for each
+        open call when the conversation continues, a synthetic call before a result without one. A
+        result after the synthetic one is stored as late. With a *client_key* a retry returns the
+        first result and stores nothing. *created_at* is the time of the messages, if not now;
+        positions are in the order of appending.
 
         Raises:
             InvalidInputError: there are no messages, one has the system role, or *created_at* has
@@ -114,7 +114,7 @@ class Messages:
             TranscriptError: a second result for a call, or one for an unknown call while others
                 are open.
             SessionNotFoundError: no such branch of this scope.
-            ConflictError: the branch is not open, or the key was used for something else.
+            ConflictError: the branch is not open, or the key was used for other messages.
         """
         return self.append_once(
             scope,
@@ -135,7 +135,7 @@ class Messages:
         client_key: str | None = None,
         created_at: datetime | None = None,
     ) -> Appended:
-        """Do what `append` does, and say whether it was a retry of one that had been stored."""
+        """As `append`; also return whether it was a retry."""
         if not messages:
             raise InvalidInputError("no message to append")
         _refuse_system(messages)
@@ -164,7 +164,7 @@ class Messages:
 
     def close_calls(self, scope: Scope, branch_id: BranchId) -> tuple[StoredMessage, ...]:
         """
-        Store a synthetic result for each open call of a branch, and return these.
+        Store a synthetic result for each open call of a branch, and return them.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -185,16 +185,16 @@ class Messages:
         self, scope: Scope, branch_id: BranchId, messages: Sequence[Message]
     ) -> tuple[StoredMessage, ...]:
         """
-        End a branch and append *messages* to its parent as promoted, all or nothing.
+        End a branch and append *messages* to its parent as promoted, atomically.
 
-        The parent's transcript stays legal as in `append`. Without messages the parent is left as
-        it is, whatever its state.
+        The parent's transcript stays valid as in `append`. Without messages the parent is
+        unchanged, in any state.
 
         Raises:
             InvalidInputError: a message has the system role, or the branch has no parent.
             TranscriptError: as in `append`.
             SessionNotFoundError: no such branch of this scope.
-            ConflictError: the branch is not open, or its parent is not and should take messages.
+            ConflictError: the branch is not open, or messages are given and its parent is not.
         """
         _refuse_system(messages)
 
@@ -202,8 +202,8 @@ class Messages:
             parent_id = find_branch(connection, scope, branch_id).parent_id
             if parent_id is None:
                 raise InvalidInputError(f"branch {branch_id} is a main branch: it has no parent")
-            # The parent first, whose id is the smaller one: merges of branches that lie in one
-            # another, and deletions, lock in that order too.
+            # Lock order: the parent first, with the smaller id, as in merges of nested branches
+            # and in deletions.
             parent = find_branch(connection, scope, parent_id, lock=True)
             branch = find_branch(connection, scope, branch_id, lock=True)
             change_state(
@@ -226,9 +226,9 @@ class Messages:
         """
         Return the messages *first* to *last* (both included) of a branch's view, in order.
 
-        Up to the fork they are its ancestors', each with the branch that holds it. Positions that
-        do not exist are left out. A message that cannot be read has a stand-in in its place, of
-        the origin ``Origin.DAMAGED``.
+        Up to the fork they are its ancestors', each with the branch that stores it. Positions that
+        do not exist are omitted. A corrupt message is replaced by a placeholder of the origin
+        ``Origin.DAMAGED``.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -240,7 +240,7 @@ class Messages:
         self, scope: Scope, branch_id: BranchId, first: int = 1, last: int | None = None
     ) -> tuple[StoredMessage, ...]:
         """
-        Return those of `read` that a subtask handed back, whatever lies between them.
+        Return the promoted messages of `read`.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -250,10 +250,10 @@ class Messages:
 
     def head_at(self, scope: Scope, branch_id: BranchId, moment: datetime) -> int:
         """
-        Return the newest position of the branch's view at *moment*, 0 if there was none.
+        Return the newest position of the branch's view at *moment*; 0 for none.
 
-        What was stored then counts, whenever it was said. Nothing was stored before what stands in
-        front of it, whatever a clock that was set back had to say.
+        By the time of storage, not `created_at`. A message is never earlier than its predecessor,
+        even if the clock was set back.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -263,7 +263,7 @@ class Messages:
 
         def work(connection: Connection) -> int:
             branch = find_branch(connection, scope, branch_id)
-            # Within one moment the clock may have stood still; it goes on with another time.
+            # Several messages may have the same time.
             statement = _FIRST_SINCE
             for holder, start, stop in reversed(list(lineage(connection, branch))):
                 keys = {"branch": holder.id, "from": start, "to": stop, "moment": moment}
@@ -333,9 +333,9 @@ def _find_appended(
     connection: Connection, branch: AnyRow, client_key: str, content: bytes
 ) -> tuple[StoredMessage, ...] | None:
     """
-    Return what the first append with this key stored, None if there was none.
+    Return the messages of the first append with this key; None without one.
 
-    A line has the keys of what it sees of the lines that it was forked off.
+    A line inherits the keys of inherited messages.
     """
     for holder, _, stop in lineage(connection, branch):
         keys = {"branch": holder.id, "key": client_key}
@@ -378,7 +378,7 @@ def append_legal(  # noqa: PLR0913 - the fields of a message
     closes: bool = False,
 ) -> tuple[StoredMessage, ...]:
     """
-    Store *messages* at the end of a branch that the caller has locked, with what makes them legal.
+    Append *messages* to a locked branch, with synthetic messages that keep the transcript valid.
 
     Raises:
         ConflictError: the branch is not open.

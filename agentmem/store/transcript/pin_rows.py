@@ -1,4 +1,4 @@
-"""Pins as rows: how one is found, locked and read."""
+"""Rows of pins: finding, locking and reading."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -67,7 +67,7 @@ _ONE: Final = NEWEST.where(
 
 
 def target_of(branch: AnyRow, pin_scope: PinScope) -> dict[str, Any]:
-    """Return the columns that say what a pin of this scope hangs on."""
+    """Return the owner columns of a pin of this scope."""
     of_session = {"session_id": branch.session_id, "branch_id": None}
     target_id, references = {
         PinScope.USER: (branch.owner_id, {"session_id": None, "branch_id": None}),
@@ -81,7 +81,7 @@ def target_of(branch: AnyRow, pin_scope: PinScope) -> dict[str, Any]:
 def lock_target(
     connection: Connection, scope: Scope, branch_id: BranchId, pin_scope: PinScope
 ) -> dict[str, Any]:
-    """Keep other writers off the pins of that target until the transaction ends."""
+    """Lock the pins of that owner until the transaction ends."""
     target = target_of(find_branch(connection, scope, branch_id), pin_scope)
     _lock(connection, target)
     return target
@@ -94,7 +94,7 @@ def lock_pins(
     key: str,
     pin_scope: PinScope | None,
 ) -> list[tuple[dict[str, Any], AnyRow]]:
-    """Do what `find_pins` does, and keep other writers off them until the transaction ends."""
+    """As `find_pins`, and lock them until the transaction ends."""
     branch = find_branch(connection, scope, branch_id)
     for targets in _where_to_look(connection, branch, pin_scope):
         for target in targets:
@@ -110,13 +110,13 @@ def find_pins(
     pin_scope: PinScope | None,
 ) -> list[tuple[dict[str, Any], AnyRow]]:
     """
-    Read the pins that *key* names on a branch, each with what it hangs on.
+    Read the pins of *key* on a branch, each with its owner.
 
-    Without a *pin_scope* these are those of the conversation itself: of a session its own and
-    those of its line, or the user's if it has none; of a subtask its own.
+    Without a *pin_scope* these are the conversation's: of a session the session's and its line's,
+    or the user's if there are none; of a subtask the subtask's.
 
     Raises:
-        PinNotFoundError: there is none, and never was.
+        PinNotFoundError: it was never set in that scope.
         SessionNotFoundError: no such branch of this scope.
     """
     branch = find_branch(connection, scope, branch_id)
@@ -134,8 +134,8 @@ def find_pins(
 
 
 def is_seen(row: AnyRow, seen: Mapping[int, int]) -> bool:
-    """Whether a line sees what a pin was made of; *seen* has the ends of its branches."""
-    # One that cannot be read is found all the same, so that it can be deleted.
+    """Whether a line has the source message of a pin; *seen* has the ends of its branches."""
+    # A corrupt one is found too, so that it can be deleted.
     return not isinstance(row.made_from, int) or row.made_from <= seen[row.target_id]
 
 
@@ -147,7 +147,7 @@ def _where_to_look(
     if not is_line(branch):
         return [[target_of(branch, PinScope.BRANCH)]]
     line = [holder for holder, _, _ in lineage(connection, branch)]
-    # A holder of two branches has locked the older one first.
+    # Lock order: the older branch first.
     of_line = [target_of(holder, PinScope.BRANCH) for holder in reversed(line)]
     own = [*of_line, target_of(branch, PinScope.SESSION)]
     return [own, [target_of(branch, PinScope.USER)]]
@@ -161,25 +161,25 @@ def _lock(connection: Connection, target: dict[str, Any]) -> None:
     }
     table = tables[PinScope(target["scope"])]
     if table is SessionRow:
-        # The branch before its session, the order in which a deletion locks them.
+        # Lock order, as in deletions: the branch before its session.
         lock_main(connection, target["session_id"])
-    # Weak enough to let rows be added that refer to the locked one.
+    # A weak lock, which allows inserts of rows that refer to the locked one.
     lock = select(table.id).where(table.id == target["target_id"]).with_for_update(key_share=True)
     connection.execute(lock)
 
 
 def find_pin(connection: Connection, target: dict[str, Any], key: str) -> AnyRow | None:
-    """Read the newest version of a pin, a removal too."""
+    """Read the newest version of a pin, also a removal."""
     keys = {"where": target["scope"], "target": target["target_id"], "pin_key": key}
     return connection.execute(_ONE, keys).one_or_none()
 
 
 def check_pin(row: AnyRow) -> AnyRow:
     """
-    Return *row*, of a version of a pin, if each column has a value of its type.
+    Return *row*, a version of a pin, if each column has a value of its type.
 
     Raises:
-        DamagedRowError: one has not.
+        DamagedRowError: one does not.
     """
     check_row("pin_version", row)
     check_row("pin", row)
@@ -188,10 +188,10 @@ def check_pin(row: AnyRow) -> AnyRow:
 
 def expect_version(found: AnyRow | None, key: str, expected_version: int | None) -> None:
     """
-    Check that a writer knows the newest version; 0 is that of a pin that never was.
+    Check that *expected_version* is the newest version; 0 is that of a missing pin.
 
     Raises:
-        ConflictError: it does not.
+        ConflictError: it is not.
     """
     version = found.version if found is not None else 0
     if expected_version is not None and expected_version != version:

@@ -1,9 +1,9 @@
 """
-Pins: keyed, versioned records of persistent context.
+Pins: keyed, versioned texts that every prompt shows.
 
-Order is that of first setting, by an integer. A pin of an inner scope with the same key takes the
-place of the outer one, so that a subtask's own "role" still comes first. A pin that was set, in
-whatever scope, takes the place of one that was made of a message by itself.
+The order is that of first setting, by an integer. A pin of an inner scope replaces the outer one of
+the same key in its position, so that a subtask's "role" still comes first. A manual pin, in any
+scope, replaces an automatic one.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ from agentmem.types import (
 )
 
 AUTOMATIC: Final = "auto_pin"
-"""The author of pins that a policy makes of messages."""
+"""The author of automatic pins."""
 
 
 def _is_visible(is_of_branch: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -61,7 +61,7 @@ def _is_visible(is_of_branch: ColumnElement[bool]) -> ColumnElement[bool]:
 _IS_OF_LINE: Final = PinRow.target_id.in_(bindparam("branches", expanding=True))
 _VISIBLE: Final = NEWEST.where(_is_visible(_IS_OF_LINE))
 _VISIBLE_AT: Final = AS_OF.where(_is_visible(_IS_OF_LINE))
-# A list of parameters is written anew each time; most branches are main.
+# A list of parameters is expanded on each call; most branches are main.
 _VISIBLE_ON_MAIN: Final = NEWEST.where(_is_visible(PinRow.target_id == bindparam("branch")))
 _HISTORY: Final = (
     select(*PIN_COLUMNS)
@@ -79,7 +79,7 @@ _SET_VERSION: Final = (
 
 
 class Pins:
-    """Sets, removes and lists pins. *pin_scope* says who sees one: user, session or branch."""
+    """Sets, removes and lists pins. *pin_scope* is their visibility: user, session or branch."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -97,21 +97,21 @@ class Pins:
         expected_version: int | None = None,
     ) -> Pin:
         """
-        Set the text of a pin, as a new version unless it is the text already.
+        Set the text of a pin, as a new version unless the text is unchanged.
 
         Args:
-            scope: who asks.
-            branch_id: the branch, or one of the session or user, that the pin is for.
-            key: what names the pin in its scope.
-            text: what every prompt will hold, byte for byte.
-            pin_scope: who sees it.
-            author: who wrote this version.
-            expected_version: the newest version that the caller knows; 0 means that there is none.
+            scope: namespace and user.
+            branch_id: the branch of the pin, or any of its session or user.
+            key: the key of the pin in its scope.
+            text: shown in every prompt, byte for byte.
+            pin_scope: its visibility.
+            author: the author of this version.
+            expected_version: the newest version known to the caller; 0 for none.
 
         Raises:
             InvalidInputError: *key* or *text* is empty or cannot be stored.
             SessionNotFoundError: no such branch of this scope.
-            ConflictError: the pin is at another version than the expected one.
+            ConflictError: the pin is not at the expected version.
         """
         check_name("pin key", key)
         check_name("author", author)
@@ -139,10 +139,10 @@ class Pins:
         is_repeated: bool = False,
     ) -> None:
         """
-        Pin *text*, which was made of the branch's own message at *position*, on that branch.
+        Set an automatic pin with *text* of the branch's own message at *position*.
 
-        Nothing is changed where a pin of the branch was set under that *key*, where the message is
-        deleted meanwhile, or, if the append *is_repeated*, where there ever was such a pin.
+        A no-op if the branch has a manual pin of that *key*, if the message was deleted meanwhile,
+        or, if the append *is_repeated*, if there ever was such a pin.
 
         Raises:
             InvalidInputError: *key* or *text* is empty or cannot be stored.
@@ -179,14 +179,14 @@ class Pins:
         expected_version: int | None = None,
     ) -> None:
         """
-        Take a pin out of the prompts; its versions stay. Removing it again changes nothing.
+        Remove a pin from prompts; its versions stay. Idempotent.
 
-        Without a *pin_scope*, wherever the conversation has it, as `lock_pins` says.
+        Without a *pin_scope*, in the scopes of the conversation (see `lock_pins`).
 
         Raises:
             PinNotFoundError: it was never set in that scope.
             SessionNotFoundError: no such branch of this scope.
-            ConflictError: the pin is at another version than the expected one.
+            ConflictError: the pin is not at the expected version.
         """
         check_name("pin key", key)
         check_name("author", author)
@@ -214,9 +214,9 @@ class Pins:
         author: str = "user",
     ) -> Pin:
         """
-        Bring the version before the newest one back, as a new version; a removal may come back too.
+        Restore the previous version, possibly a removal, as a new version.
 
-        A second undo takes back the first.
+        A second undo reverts the first.
 
         Raises:
             PinNotFoundError: the pin was never set in that scope.
@@ -234,7 +234,7 @@ class Pins:
             said = {
                 "text": before.text if before is not None else None,
                 "author": author,
-                # It still is what that message says, and goes with it.
+                # It still is a text of that message, and is deleted with it.
                 "made_from": before.made_from if before is not None else None,
             }
             return self._write(connection, target, key, found, **said)
@@ -245,12 +245,12 @@ class Pins:
         self, scope: Scope, branch_id: BranchId, *, before: StoredMessage | None = None
     ) -> tuple[Pin, ...]:
         """
-        Return the pins that a prompt of this branch begins with, in their order.
+        Return the pins of a prompt of this branch, in order.
 
-        The user's come first, then the session's, then the branch's, ancestors before it; in each
-        by first setting. Of one key only the innermost is given, in the outermost one's place; one
-        that was made of a message by itself only where none was set.
-        With *before*, as they were when that message was stored.
+        The user's come first, then the session's, then the branch's, ancestors first; in each by
+        first setting. Of one key only the innermost is returned, at the outermost one's position;
+        an automatic one only without a manual one.
+        With *before*, as of the storage of that message.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -332,7 +332,7 @@ class Pins:
 
 
 def _chosen(seen: Mapping[int, int], rows: list[AnyRow]) -> tuple[Pin, ...]:
-    """Order the pins that may be seen, and choose one for each key; *seen* has the line's ends."""
+    """Order the visible pins, and choose one per key; *seen* has the line's ends."""
     for row in rows:
         check_pin(row)
     depth = {target: -index for index, target in enumerate(seen)}
@@ -350,12 +350,12 @@ def _chosen(seen: Mapping[int, int], rows: list[AnyRow]) -> tuple[Pin, ...]:
             continue
         other = chosen.get(row.key)
         if other is None or row.made_from is None or other.made_from is not None:
-            # A dict keeps the place of a key that is given a new value.
+            # A dict keeps the position of a key whose value is replaced.
             chosen[row.key] = row
     return tuple(map(to_pin, chosen.values()))
 
 
 def _changed(row: AnyRow) -> tuple[datetime, int]:
-    """Order pins by when each was changed last."""
+    """Order pins by their last change."""
     check_pin(row)
     return row.created_at, row.id

@@ -100,7 +100,7 @@ _ID: Final = (
     .where(is_owner(), SessionRow.key == bindparam("key"))
 )
 _BY_KEY: Final = _SESSIONS.where(SessionRow.key == bindparam("key"))
-# Equal times are told apart by the id, so that the order is the same each time.
+# Ties of times are broken by id, so that the order is deterministic.
 _NEWEST_FIRST: Final = _SESSIONS.order_by(
     func.max(BranchRow.updated_at).desc(), SessionRow.id.desc()
 )
@@ -113,7 +113,7 @@ _USERS: Final = select(OwnerRow.user).where(
 
 
 class Sessions:
-    """Finds, creates and forks. Everything is bound to a scope: an id alone opens nothing."""
+    """Finds, creates and forks sessions and branches. Bound to a scope: ids give no access."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -128,9 +128,9 @@ class Sessions:
         day_of: Callable[[datetime], date] = datetime.date,
     ) -> SessionInfo:
         """
-        Return the session of that key; the first of several callers makes it.
+        Return the session of that key; the first of concurrent callers creates it.
 
-        A new one is in that time zone, and of the day that *day_of* gives for the moment of now.
+        A new one gets that time zone, and the date that *day_of* returns for the current time.
 
         Raises:
             InvalidInputError: *key* is empty, too long or cannot be stored.
@@ -146,7 +146,7 @@ class Sessions:
         Return the session of that key.
 
         Raises:
-            SessionNotFoundError: this user has none.
+            SessionNotFoundError: this user has no session of that key.
         """
         check_name("session key", key)
         found = self._database.read(lambda connection: _find(connection, scope, key))
@@ -156,9 +156,9 @@ class Sessions:
 
     def list(self, scope: Scope) -> tuple[SessionInfo, ...]:
         """
-        Return all sessions of the scope, newest activity first.
+        Return all sessions of the scope, most recently active first.
 
-        One that cannot be read is left out, and logged.
+        Corrupt ones are omitted, and logged.
         """
 
         def work(connection: Connection) -> list[SessionInfo]:
@@ -174,10 +174,10 @@ class Sessions:
 
     def find_id(self, scope: Scope, key: str) -> SessionId:
         """
-        Return the id of the session of that key, also where nothing else of it can be read.
+        Return the id of the session of that key, also if its other data is corrupt.
 
         Raises:
-            SessionNotFoundError: this user has none.
+            SessionNotFoundError: this user has no session of that key.
         """
         check_name("session key", key)
         keys = {"owner": owner_digest(scope), "key": key}
@@ -188,9 +188,9 @@ class Sessions:
 
     def users(self, namespace: str) -> tuple[str, ...]:
         """
-        List the users of *namespace* of whom anything is stored, by name.
+        List the users of *namespace* with stored data, by name.
 
-        One whose name cannot be read is left out, and logged.
+        Corrupt names are omitted, and logged.
         """
 
         def work(connection: Connection) -> list[str]:
@@ -207,7 +207,7 @@ class Sessions:
 
     def branch(self, scope: Scope, branch_id: BranchId) -> BranchInfo:
         """
-        Return a branch as it is now.
+        Return the current state of a branch.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -218,7 +218,7 @@ class Sessions:
 
     def lineage(self, scope: Scope, branch_id: BranchId) -> tuple[BranchInfo, ...]:
         """
-        Return a branch and those that it was forked off, up to ``main``, in one look.
+        Return a branch and its ancestors, up to ``main``, in one query.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -231,14 +231,14 @@ class Sessions:
         return tuple(map(to_branch_info, self._database.read(work)))
 
     def later_lines(self, scope: Scope) -> tuple[tuple[BranchInfo, ...], ...]:
-        """Return the lineage of the line that a session is on, of all that are not on ``main``."""
+        """Return the lineage of the current line of each session that is not on ``main``."""
 
         def work(connection: Connection) -> list[list[AnyRow]]:
             keys = {"owner": owner_digest(scope)}
             found = connection.execute(_LATER_LINES, keys).scalars().all()
             lines = []
             for one in found:
-                # One that cannot be read takes nothing of the user's other sessions with it.
+                # A corrupt one does not affect the user's other sessions.
                 with suppress(DamagedRowError, SessionNotFoundError):
                     row = find_branch(connection, scope, BranchId(one))
                     if row.parent_id is not None:
@@ -250,7 +250,7 @@ class Sessions:
 
     def branches(self, scope: Scope, session_id: SessionId) -> tuple[BranchInfo, ...]:
         """
-        Return all branches of a session, in the order in which they were made.
+        Return all branches of a session, in order of creation.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
@@ -262,10 +262,10 @@ class Sessions:
         self, scope: Scope, parent: BranchId, *, name: str, inherit: Inherit, at: int
     ) -> BranchInfo:
         """
-        Begin a branch that sees *parent* up to position *at*. The parent is left as it was.
+        Create a branch that inherits *parent* up to position *at*. The parent is unchanged.
 
-        With ``Inherit.ALL``, calls that are open there are open in the new branch too, and what it
-        appends answers them or closes them. Otherwise it begins with none.
+        With ``Inherit.ALL``, open calls are open in the new branch too, and its messages answer or
+        close them. Otherwise it begins without.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -300,7 +300,7 @@ class Sessions:
         self, scope: Scope, branch_id: BranchId, *, expected: BranchState, state: BranchState
     ) -> BranchInfo:
         """
-        Change the state of a branch if it still is what the caller believes.
+        Change the state of a branch if it is the expected one.
 
         Raises:
             SessionNotFoundError: no such branch of this scope.
@@ -318,7 +318,7 @@ class Sessions:
         self, scope: Scope, session_id: SessionId, *, timezone: str | None, day: date | None
     ) -> None:
         """
-        Put a session in another time zone, and on another day.
+        Set the time zone and the date of a session.
 
         Raises:
             SessionNotFoundError: no such session of this scope.
@@ -371,7 +371,7 @@ class Sessions:
 
 
 def ensure_owner(connection: Connection, scope: Scope) -> int:
-    """Return the id of the scope's row, made now if this is its first use."""
+    """Return the id of the scope's row, created on first use."""
     owner = {
         "digest": owner_digest(scope),
         "namespace": scope.namespace,
@@ -385,8 +385,8 @@ def ensure_owner(connection: Connection, scope: Scope) -> int:
 
 
 def insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
-    """Insert, or wait for the process that inserts the same, and do nothing."""
-    # The open database's own dialect is loaded; at the top each would load with all its drivers.
+    """Insert unless it exists; wait for a concurrent insert of the same."""
+    # Only the dialect of the open database is loaded; at the top all would load their drivers.
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - see above
 
@@ -397,7 +397,7 @@ def insert_unless_there(connection: Connection, table: type[Base]) -> Insert:
 
 
 def insert_branch(connection: Connection, **columns: Any) -> BranchId:
-    """Write the row of a new branch, which is open and has no calls."""
+    """Insert the row of a new, open branch without calls."""
     statement: Insert = insert(BranchRow).values(open_calls=0, state=BranchState.OPEN.value)
     columns["chain"] = columns["log_chain"] = genesis_of(connection, columns)
     row_id = connection.execute(statement.returning(BranchRow.id), columns).scalar_one()

@@ -1,8 +1,8 @@
 """
-What stands for messages that cannot be read, or that are not where their branch says.
+Placeholders of corrupt or missing messages.
 
-A stand-in says so, in the place and as far as can be told in the role of the message. The calls
-that it made or answered are known from their own table, so that the transcript stays legal.
+A placeholder has the position and, as far as known, the role of the message. The calls that it made
+or answered are known from their own table, so that the transcript stays valid.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from agentmem.types import (
 )
 
 _MOST_MISSING: Final = 1000
-"""Messages in one read that may be missing; with more it is the branch that is wrong."""
+"""Maximum missing messages in one read; with more the branch itself is corrupt."""
 
 _NO_MOMENT: Final = datetime.fromtimestamp(0, UTC)
 
@@ -54,13 +54,13 @@ def read_all(
     bounds: tuple[int, int, int] | None = None,
 ) -> Iterator[StoredMessage]:
     """
-    Read *rows* of messages, with a stand-in for each that cannot be read.
+    Decode *rows* of messages, with a placeholder for each corrupt one.
 
-    With *bounds*, the branch and the first and last position that it should have, there is one for
-    each that is missing too.
+    With *bounds*, the branch and its expected first and last position, there is one for each
+    missing message too.
 
     Raises:
-        DamagedRowError: so many are missing that the branch must be wrong about them.
+        DamagedRowError: so many are missing that the branch itself must be corrupt.
     """
     expected = None if bounds is None else bounds[1]
     for row in rows:
@@ -79,9 +79,9 @@ def read_all(
 
 
 def stand_in(connection: Connection, row: Any) -> StoredMessage:
-    """Return what stands for the message of a row that cannot be read."""
+    """Return the placeholder of a corrupt message."""
     created_at = row.created_at if isinstance(row.created_at, datetime) else _NO_MOMENT
-    # At no position it stands nowhere, and is missing where it should.
+    # With an invalid position it is nowhere, and missing at the right one.
     position = row.position if type(row.position) is int and row.position > 0 else 0
     return _stand_in(
         connection, row.id, row.branch_id, position, role=row.role, created_at=created_at
@@ -89,7 +89,7 @@ def stand_in(connection: Connection, row: Any) -> StoredMessage:
 
 
 def is_stand_in(stored: StoredMessage) -> bool:
-    """Whether a message says what a stand-in in its place does, and nothing else."""
+    """Whether a message equals the placeholder of its position."""
     message = stored.message
     plain = Message(
         role=message.role,
@@ -153,7 +153,7 @@ def _message(connection: Connection, branch_id: int, position: int, role: object
     made = [
         row
         for row in connection.execute(_MADE, place)
-        # A result that came late has a row of its own, made and answered in one place.
+        # A late result has a separate row, made and answered at one position.
         if row.answered_at != position and _is_name(row.call_id) and _is_name(row.name)
     ]
     answered = connection.execute(_ANSWERED, place).first()

@@ -1,11 +1,11 @@
 """
-Keeps transcripts legal: each call has a result, and each result a call, matched by an index.
+Keeps transcripts valid: each call has a result and each result a call, matched by an index.
 
-What a branch sees of calls ends where it, or an ancestor, did not inherit the messages.
+A branch has the calls of inherited messages only.
 
-A call is closed without a result when the talk goes on. A result that comes then is kept as what
-it is, once: its `Origin` says whether a prompt may show it in the place of the closing. What a
-subtask hands back was promised before that, and is kept in any case: its work is over.
+An open call gets a synthetic result when the conversation continues. One late result is stored: its
+`Origin` says whether a prompt may show it in place of the synthetic one. Promoted results of
+subtasks are always stored.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ _OPEN_AT: Final = (
     )
     .order_by(ToolCallRow.id)
 )
-# The newest call of that id; a late result is a row of its own, made and answered at its place.
+# The newest call of that id; a late result is a separate row, made and answered at its position.
 _MADE: Final = (
     select(ToolCallRow.branch_id, ToolCallRow.name, ToolCallRow.answered_at, MessageRow.origin)
     .outerjoin(
@@ -86,7 +86,7 @@ _SET_OPEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call and where it was made and answered."""
+    """A call, and the positions where it was made and answered."""
 
     id: str
     name: str
@@ -96,7 +96,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingMessage:
-    """A message with its place, ready to be written."""
+    """A message with its position, ready to insert."""
 
     position: int
     message: Message
@@ -105,9 +105,9 @@ class PendingMessage:
 
 class TranscriptRepair:
     """
-    Puts new messages after a branch's head, with what it takes to keep the order legal.
+    Plans new messages after a branch's head, with the synthetic ones that keep it valid.
 
-    It only plans: `entries` are to be written by the caller, the calls by `write_calls`.
+    It only plans: the caller inserts `entries`, and `write_calls` the calls.
     """
 
     def __init__(self, connection: Connection, branch: AnyRow) -> None:
@@ -121,28 +121,28 @@ class TranscriptRepair:
 
     @property
     def head(self) -> int:
-        """Position of the newest message, those planned included."""
+        """Position of the newest message, planned ones included."""
         return int(self._branch.head) + len(self.entries)
 
     @property
     def num_open(self) -> int:
-        """Calls that still wait for their result."""
+        """Open calls."""
         return len(self._open)
 
     def add(self, message: Message, origin: Origin) -> None:
         """
-        Plan one message, and before it what the transcript lacks.
+        Plan one message, with missing synthetic messages before it.
 
         Raises:
-            TranscriptError: a result for a call that has one, or for an unknown call while
-                others are open, which closing them would rob of their results. A promoted one is
-                kept as a later message that names its call.
+            TranscriptError: a result for a call that has one, or for an unknown call while others
+                are open, which would be closed without their results. A promoted one is stored as
+                a later message that names its call.
         """
         message = with_ids(message, [(call.id, call.name) for call in self._open], self.head)
         if message.role is Role.TOOL:
             self._answer(message, origin)
             return
-        # What a subtask hands back does not end the wait for what else is to come.
+        # A promoted result does not close the other open calls.
         if origin is not Origin.PROMOTED or message.tool_calls:
             self.close()
         self._put(message, origin)
@@ -162,7 +162,7 @@ class TranscriptRepair:
             self._answer(result, Origin.SYNTHETIC)
 
     def write_calls(self) -> None:
-        """Store the calls that were made and answered."""
+        """Insert the calls that were made and answered."""
         branch_id = self._branch.id
         answered = {(call.id, call.position): call for call in self._answered}
         if self._made:
@@ -206,9 +206,9 @@ class TranscriptRepair:
 
     def _is_shown(self, closed: Call) -> bool:
         """
-        Whether a prompt may have shown that the call was closed, on whichever line or subtask.
+        Whether a prompt of any line or subtask may have shown the synthetic result of the call.
 
-        A prompt of another line that has got as far may have shown it too; that is not looked into.
+        Approximate: a prompt of another line with as many messages counts too.
         """
         at = closed.answered_at or 0
         if at <= self._branch.forked_at and self._branch.inherit != Inherit.ALL:
@@ -218,7 +218,7 @@ class TranscriptRepair:
 
     def _closed(self, result: Message, origin: Origin) -> Call | None:
         """
-        Return the call that *result* comes too late for; None if it may have one of its own.
+        Return the call for which *result* is late; None if it gets a synthetic call.
 
         Raises:
             TranscriptError: that call has its result.
@@ -236,7 +236,7 @@ class TranscriptRepair:
         )
 
     def _newest(self, call_id: str) -> tuple[Call | None, str | None]:
-        """Return the newest answered call of that id, and the origin of what answered it."""
+        """Return the newest answered call of that id, and the origin of its result."""
         planned = self._results.get(call_id)
         if planned is not None:
             return planned
@@ -246,7 +246,7 @@ class TranscriptRepair:
             row = self._connection.execute(_MADE, keys).first()
             if row is not None:
                 check_row("tool_call", row)
-                # One that is open further up is not this branch's to answer.
+                # An ancestor's open call cannot be answered by this branch.
                 at = row.answered_at or last
                 return Call(id=call_id, name=row.name, position=at, answered_at=at), row.origin
             if branch.inherit != Inherit.ALL:
@@ -265,10 +265,10 @@ class TranscriptRepair:
 
 
 def inherit_open_calls(connection: Connection, parent: AnyRow, *, child: BranchId, at: int) -> None:
-    """Return a new branch its own rows of the calls that are open where it was forked."""
+    """Return the rows of open calls at the fork, for a new branch."""
     holder = parent
     above = iter(ancestors(connection, parent))
-    # The branch in whose own part the fork lies knows every call that was open there.
+    # The branch that stores the fork position has every call that was open there.
     while at < holder.forked_at and holder.parent_id is not None:
         if holder.inherit != Inherit.ALL:
             return
@@ -291,7 +291,7 @@ def _call(row: AnyRow) -> Call:
 
 
 def _named(result: Message, call: Call) -> Message:
-    """Name the tool, for where the result is shown without its call."""
+    """Return the name of the tool, for a result that is shown without its call."""
     return result if result.name else replace(result, name=call.name)
 
 

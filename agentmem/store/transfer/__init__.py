@@ -1,1 +1,1 @@
-"""Export and import as JSON Lines, with the proof that an import is held against."""
+"""Export and import as JSON Lines, verified by hash chains."""

@@ -1,4 +1,4 @@
-"""A file that appears under its name when it is complete, or not at all."""
+"""Atomic writes of a file: a temporary file, then a rename."""
 
 import fcntl
 import os
@@ -12,20 +12,19 @@ from agentmem.errors import InvalidInputError
 from agentmem.machine.replacing import replacing
 
 _MAX_PREFIX: Final = 40
-"""A name may be as long as the file system takes; that of the unfinished file has more to it."""
+"""A name may have the maximum length; that of the temporary file is longer, so it is cut."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """
-    Return a new file that takes the name *path* when the block ends, and is removed if it fails.
+    Yield a temporary file that replaces *path* when the block ends, and is removed if it fails.
 
-    Until then it stands beside it under a name of its own, and only its owner may read it; one that
-    a killed process has left is removed when the same file is written again. What a
-    symbolic link leads to is replaced, and the link stays.
+    It is in the same folder, readable by its owner only; one of a killed process is removed when
+    the same file is written again. The target of a symbolic link is replaced, not the link.
 
     Raises:
-        InvalidInputError: there is something at *path* that is not a file.
+        InvalidInputError: *path* exists and is not a regular file.
         OSError: the file cannot be written.
     """
     target = _target_of(path)
@@ -37,7 +36,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _remove_unfinished(folder: Path, prefix: str) -> None:
-    """Remove what killed processes have left: its lock is free."""
+    """Remove temporary files of killed processes, whose locks are free."""
     for path in folder.iterdir():
         if path.name.startswith(prefix):
             with suppress(OSError), path.open("rb") as file:

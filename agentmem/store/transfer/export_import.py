@@ -1,9 +1,8 @@
 """
-Export and import as JSON Lines: a head, rows in an order in which they can be inserted, an end.
+Export and import as JSON Lines: a header, rows in insertion order, a trailer.
 
-The end holds the number of lines and a SHA-256 over all of them, so a file that was cut or altered
-is refused before anything is written. Row numbers are those of the database that wrote the file;
-importing gives new ones.
+The trailer has the number of lines and a SHA-256 over all of them, so a corrupt file is rejected
+before anything is written. Ids are those of the exporting database; an import assigns new ones.
 """
 
 import base64
@@ -46,16 +45,16 @@ _KEY: Final = select(SessionRow.key).where(SessionRow.id == bindparam("session")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transferred(ShortRepr):
-    """How much an export or an import moved."""
+    """The size of an export or an import."""
 
     sessions: int
     messages: int
     unproven: tuple[str, ...] = ()
-    """What an import of an older version brought that no hash chain vouches for, in words."""
+    """Imported data of an older version without a hash chain, in words."""
 
 
 class Transfer:
-    """Writes sessions to a file and reads them from one, whole or not at all."""
+    """Exports sessions to a file and imports them, atomically."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,16 +69,16 @@ class Transfer:
         hmac_key: str | None = None,
     ) -> Transferred:
         """
-        Write one session, all of a user, or with no *scope* everything of *namespace*, or of all.
+        Export one session, all of a user, or without *scope* all of *namespace*, or of all.
 
-        The file appears under its name when it is complete, and only its owner may read it. A
-        user's own pins go with each export, since they are part of the prompts. With an *hmac_key*
-        the end has an HMAC of the file, which cannot be made anew without it.
+        The file is written atomically, and only its owner may read it. A user's pins are in each
+        export, since they are part of the prompts. With an *hmac_key* the trailer has an HMAC of
+        the file, which cannot be forged without the key.
 
         Raises:
-            SessionNotFoundError: the scope has no session of that *key*, or nothing at all.
-            InvalidInputError: a *key* without a *scope*, or there is something at *path* that is
-                no file, or the file cannot be written, or *hmac_key* is empty.
+            SessionNotFoundError: the scope has no session of that *key*, or no data.
+            InvalidInputError: a *key* without a *scope*, *path* is not a regular file, the file
+                cannot be written, or *hmac_key* is empty.
         """
         check_key(hmac_key)
         if key is not None and scope is None:
@@ -112,19 +111,19 @@ class Transfer:
         hmac_key: str | None = None,
     ) -> Transferred:
         """
-        Import what `export` wrote, all or nothing, for the same users or for *scope*.
+        Import a file of `export`, all or nothing, for the same users or for *scope*.
 
-        With a *namespace*, nothing is written in any other: a file of one namespace goes into it,
-        and of a file of several only what is of it. With an *hmac_key* the file must have been
-        exported with the same one.
+        With a *namespace*, only that one is written: a file of one namespace is imported into it,
+        and of a file of several only its part. With an *hmac_key* the file must have been exported
+        with the same one.
 
         Raises:
-            DamagedFileError: the file was cut, altered, or is not an export; it does not follow its
-                hash chain; or it was not made with *hmac_key*.
-            ConflictError: a session with the same key is there already, or a pin of the user with
-                the same key has another text.
-            InvalidInputError: a *scope* is given and the file is of several users, or the file is
-                of several namespaces and none of them is *namespace*, or it cannot be read.
+            DamagedFileError: the file is corrupt, or is not an export; its hash chain is broken; or
+                it was not exported with *hmac_key*.
+            ConflictError: a session with the same key exists, or a pin of the user with the same
+                key has another text.
+            InvalidInputError: a *scope* is given and the file has several users, or the file has
+                several namespaces and none is *namespace*, or it cannot be read.
         """
         check_key(hmac_key)
         try:
@@ -156,7 +155,7 @@ class Transfer:
         rows: Callable[[Connection], Iterator[tuple[Table, Any]]],
         user: tuple[int, dict[str, Any]] | None = None,
     ) -> None:
-        """Write rows as they were at one moment; a read that is run again starts over."""
+        """Write the rows of one snapshot; a retried read starts over."""
         start = writer.state()
 
         def work(connection: Connection) -> None:
@@ -172,7 +171,7 @@ class Transfer:
 
 
 class _Writer:
-    """Writes lines and keeps account of them."""
+    """Writes lines, counts and hashes them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.counts = dict.fromkeys((*EXPORTED, USER_EVENT, "user", "agentmem-export"), 0)
@@ -203,11 +202,11 @@ def _find_sessions(
     connection: Connection, scope: Scope | None, key: str | None, namespace: str | None
 ) -> dict[tuple[int, str, str], list[int]]:
     """
-    Return the sessions to export by their users.
+    Return the sessions to export, by user.
 
     Raises:
-        SessionNotFoundError: there is nothing of that scope, or no session of that key.
-        DamagedRowError: the name of a user cannot be read.
+        SessionNotFoundError: the scope has no data, or no session of that key.
+        DamagedRowError: the name of a user is corrupt.
     """
     statement = (
         select(OwnerRow.id, OwnerRow.namespace, OwnerRow.user, SessionRow.id.label("session"))
@@ -236,7 +235,7 @@ def _find_sessions(
 
 
 def _is_anything(connection: Connection, users: dict[tuple[int, str, str], list[int]]) -> bool:
-    """Return whether there is a session, or a pin that a user has without one."""
+    """Return whether there are sessions, or pins of users without sessions."""
     return any(
         session_ids or next(rows_of_user(owner_id, connection), None)
         for (owner_id, _, _), session_ids in users.items()
@@ -244,7 +243,7 @@ def _is_anything(connection: Connection, users: dict[tuple[int, str, str], list[
 
 
 def _facts(lines: int, checksum: str, hmac_key: str | None) -> dict[str, Any]:
-    """Return what the end of an export says of it."""
+    """Return the content of the trailer."""
     facts: dict[str, Any] = {"lines": lines, "sha256": checksum}
     if hmac_key is not None:
         said = f"agentmem export {lines} {checksum}".encode()
@@ -256,10 +255,10 @@ def _proven(
     connection: Connection, loader: Loader, path: Path, scope: Scope | None, namespace: str | None
 ) -> Transferred:
     """
-    Hold what was imported against the hash chain that came with it.
+    Verify imported data against the hash chain in the file.
 
     Raises:
-        DamagedFileError: it does not follow that.
+        DamagedFileError: it does not match.
     """
     unproven = list(loader.unproven)
     for session_id, named in loader.sessions:
@@ -284,10 +283,10 @@ def _proven(
 
 def _is_chained(file: IO[bytes], path: Path) -> bool:
     """
-    Whether an export says that all of it is in a hash chain; those of older versions say nothing.
+    Whether an export declares a complete hash chain; those of older versions do not.
 
     Raises:
-        DamagedFileError: it says that of a chain of another version.
+        DamagedFileError: it declares a chain of another version.
     """
     file.seek(0)
     head = _parse(file.readline(), path).get("agentmem-export")
@@ -302,10 +301,10 @@ def _is_chained(file: IO[bytes], path: Path) -> bool:
 
 def _verify(file: IO[bytes], path: Path, hmac_key: str | None) -> set[str]:
     """
-    Read the whole file, compare it with what its end says, and return the namespaces in it.
+    Read the whole file, verify its trailer, and return its namespaces.
 
     Raises:
-        DamagedFileError: it is not what was written.
+        DamagedFileError: it is corrupt.
     """
     hasher, lines, last = hashlib.sha256(), 0, b""
     namespaces: set[str] = set()
@@ -339,7 +338,7 @@ def _verify(file: IO[bytes], path: Path, hmac_key: str | None) -> set[str]:
 def _bound(
     records: Iterator[tuple[str, Any]], namespace: str | None, found: set[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the *records* that are to be written in *namespace*, if there is one."""
+    """Yield the *records* to write in *namespace*, if given."""
     is_wanted = True
     for kind, content in records:
         if kind == "user" and namespace is not None and isinstance(content, dict):
@@ -349,7 +348,7 @@ def _bound(
 
 
 def _records(file: IO[bytes], path: Path) -> Iterator[tuple[str, Any]]:
-    """Return what stands between head and end, once the head is one that we can read."""
+    """Yield the records between header and trailer, after validating the header."""
     head = _parse(file.readline(), path).get("agentmem-export")
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise DamagedFileError(

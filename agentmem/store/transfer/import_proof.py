@@ -1,9 +1,9 @@
 """
-What an import may be held against: the chain that came with it, and how much that covers.
+Verification of imports by the hash chain in the file, as far as it covers the data.
 
-An export says that it is chained, so that one whose chain was taken out is refused, in whole or in
-part. One of an older version has no chain, or one without the log of prompts: nothing vouches for
-what is not in it, and it is chained here as it is.
+An export declares its chain, so that one whose chain was removed, wholly or partly, is rejected.
+One of an older version has no chain, or one without the prompt log: data outside of it is not
+verified, and is chained on import.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ from agentmem.store.transfer.records import NUM_MAINS
 from agentmem.types import Scope
 
 CHAIN: Final = 2
-"""What a chain of this version covers: 1 was messages and pins, 2 is the log and summaries too."""
+"""Coverage of the chain: version 1 has messages and pins, 2 prompt log and summaries too."""
 
 _BRANCHES: Final = select(BranchRow.id).where(BranchRow.session_id == bindparam("session"))
 _HAS_LOG: Final = select(
@@ -68,12 +68,12 @@ def hold_to_chain(  # noqa: PLR0913 - an import, and what it says of itself
     is_declared: bool,
 ) -> str | None:
     """
-    Compare an imported session with the chain that came with it, and chain what has none.
+    Verify an imported session against its chain, and chain the rest.
 
-    Return what nothing vouches for, in words; None if a chain covers all.
+    Return a description of unverified data; None if the chain covers all.
 
     Raises:
-        DamagedFileError: something is not what was stored where the export was made.
+        DamagedFileError: data does not match the chain.
     """
     keys = {"session": session_id}
     num_mains = connection.execute(NUM_MAINS, keys).scalar_one()

@@ -1,4 +1,4 @@
-"""A user's own pins in an import: held against the chain that came with them, and chained here."""
+"""A user's pins in an import: verified against their chain, and chained here."""
 
 import base64
 import binascii
@@ -17,7 +17,7 @@ _CHAIN: Final = select(OwnerRow.chain).where(OwnerRow.id == bindparam("owner"))
 
 
 class UserImport:
-    """What an export has of one user beside sessions."""
+    """The data of one user in an export besides sessions."""
 
     def __init__(
         self, connection: Connection, content: Mapping[str, Any], *, named: Scope, written: Scope
@@ -31,11 +31,11 @@ class UserImport:
         self._new: set[str] = set()
 
     def pin(self, pin_id: int, key: str) -> None:
-        """Take a pin under its number here."""
+        """Add a pin by its new id."""
         self._keys[pin_id] = key
 
     def version(self, row: Mapping[str, Any], *, is_new: bool) -> None:
-        """Take a version, whether it is written now or was here already."""
+        """Add a version, new or already stored."""
         pin = {"scope": PinScope.USER.value, "key": self._keys[row["pin_id"]]}
         text = pin_digest(row["nonce"], pin, row).hex()
         self._there.add(text)
@@ -43,18 +43,18 @@ class UserImport:
             self._new.add(text)
 
     def event(self, row: dict[str, Any]) -> None:
-        """Take an event of the chain."""
+        """Add an event of the chain."""
         self._events.append(row)
 
     def settle(self, owner_id: int, *, is_declared: bool) -> bool:
         """
-        Hold the pins against their chain, and chain what was written here.
+        Verify the pins against their chain, and chain the new ones.
 
-        Whether there are none, or a chain vouches for them. The chain is taken over as it is by a
-        user of the same name who has none yet; any other's goes on with what is new.
+        Return whether all are verified. A user of the same name without a chain takes it over
+        unchanged; any other chain is extended by the new pins.
 
         Raises:
-            DamagedFileError: they are not what was set where the export was made.
+            DamagedFileError: they do not match the chain.
         """
         is_chained = is_declared or bool(self._chain or self._events)
         if is_chained:

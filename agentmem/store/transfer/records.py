@@ -1,5 +1,5 @@
 """
-Rows as plain values: which ones belong to a session, and how they get into another database.
+Rows as plain values: the rows of a session, and their import into another database.
 
 Tables and references are read from the schema, so a new table of a session needs one line here.
 """
@@ -70,7 +70,7 @@ EXPORTED: Final = (
 """
 The tables of a session, each after those that its rows refer to.
 
-Vectors are not among them: an import makes them anew, with the embedder that is there.
+Without vectors: an import embeds messages again, with its own embedder.
 """
 
 USER_EVENT: Final = "user_event"
@@ -84,15 +84,15 @@ NUM_MAINS: Final = (
     .select_from(BranchRow)
     .where(BranchRow.session_id == bindparam("session"), BranchRow.parent_id.is_(None))
 )
-"""How many main branches a session has: one, where nothing is damaged."""
+"""Number of main branches of a session: one, unless corrupt."""
 
 
 def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
     """
-    Return every row that belongs to a session, each after those that it refers to.
+    Yield every row of a session, each after those that it refers to.
 
     Raises:
-        DamagedRowError: no main branch belongs to it, so its messages would be left out.
+        DamagedRowError: it has no main branch, so its messages would be missing.
     """
     if not connection.execute(NUM_MAINS, {"session": session_id}).scalar_one():
         row = connection.execute(select(SessionRow).where(SessionRow.id == session_id)).one()
@@ -117,7 +117,7 @@ def rows_of_session(session_id: int, connection: Connection) -> Iterator[tuple[T
 
 
 def rows_of_user(owner_id: int, connection: Connection) -> Iterator[tuple[Table, Any]]:
-    """Return the pins that a user has beside those of sessions, and the events of their chain."""
+    """Yield the user pins of a user, and the events of their chain."""
     pins, versions, events = (_TABLES[name] for name in ("pin", "pin_version", USER_EVENT))
     chosen = select(pins).where(pins.c.owner_id == owner_id, pins.c.scope == PinScope.USER.value)
     yield from _in_order(connection, pins, chosen)
@@ -137,10 +137,10 @@ def _in_order(
 
 def exported(connection: Connection, table: Table, row: Any) -> dict[str, Any]:
     """
-    Return a row as an export has it; for a message that cannot be read that of its stand-in.
+    Return a row in export form; for a corrupt message that of its placeholder.
 
     Raises:
-        DamagedRowError: another row cannot be read, and could not be loaded.
+        DamagedRowError: another row is corrupt, and could not be imported.
     """
     plain = to_plain(table, row)
     try:
@@ -155,7 +155,7 @@ def exported(connection: Connection, table: Table, row: Any) -> dict[str, Any]:
             "origin": stored.origin.value,
             "created_at": stored.created_at.isoformat(),
             "stored_at": None,
-            # What it said is not there to be hashed, so only the link goes on with the chain.
+            # Its content cannot be hashed, so only the link continues the chain.
             "link": None if link is None else _plain(link),
             "nonce": None,
             "sealed": None,
@@ -167,7 +167,7 @@ def exported(connection: Connection, table: Table, row: Any) -> dict[str, Any]:
 
 
 def to_plain(table: Table, row: Any) -> dict[str, Any]:
-    """Return a row as JSON can hold it."""
+    """Return a row as JSON types."""
     return {column.name: _plain(getattr(row, column.name)) for column in table.columns}
 
 
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 class Loader:
-    """Inserts the rows of an export under new numbers."""
+    """Inserts the rows of an export with new ids."""
 
     def __init__(
         self,
@@ -198,9 +198,9 @@ class Loader:
         self.is_chained = is_chained
         self._user: UserImport | None = None
         self.unproven: list[str] = []
-        """Whose own pins came without a chain that vouches for them."""
+        """Users whose pins are not verified by a chain."""
         self.sessions: list[tuple[int, Scope]] = []
-        """The new numbers of sessions, and whose each was where the export was made."""
+        """New ids of sessions, each with its owner in the exporting database."""
         self._new_ids: dict[str, dict[int, int]] = {name: {} for name in EXPORTED}
         self._waiting: list[dict[str, Any]] = []
         self._waiting_for = ""
@@ -214,8 +214,8 @@ class Loader:
         Insert one record.
 
         Raises:
-            DamagedFileError: it is not a row of ours, or refers to one that did not come before it.
-            ConflictError: what it is the name of is there already.
+            DamagedFileError: it is not a valid row, or refers to a later or missing one.
+            ConflictError: a session or pin of that name exists.
         """
         if kind == "user":
             self._begin_user(content)
@@ -235,7 +235,7 @@ class Loader:
             self.finish()
         self._waiting_for = kind
         self._waiting.append(row)
-        # Its own number is needed by the rows that follow.
+        # The following rows need its id.
         if kind == "message":
             self._message_ids.append(content["id"])
             self._sorted_ids = None
@@ -252,10 +252,10 @@ class Loader:
 
     def end(self) -> None:
         """
-        Insert what still waits, and hold the last user's own pins against their chain.
+        Flush pending rows, and verify the last user's pins against their chain.
 
         Raises:
-            DamagedFileError: they are not what was set where the export was made.
+            DamagedFileError: they do not match the chain.
         """
         self.finish()
         if self._user is not None and self._owner_id is not None:
@@ -265,7 +265,7 @@ class Loader:
             self._user = None
 
     def finish(self) -> None:
-        """Insert what still waits."""
+        """Flush pending rows."""
         if not self._waiting:
             return
         table = _TABLES[self._waiting_for]
@@ -302,9 +302,9 @@ class Loader:
         self._user = UserImport(self._connection, content, named=named, written=owner)
 
     def _read(self, table: Table, content: Any) -> dict[str, Any]:
-        """Check a record column by column, and let it refer to the new rows."""
+        """Validate a record column by column, and map its foreign keys to the new ids."""
         names = {column.name for column in table.columns}
-        # An older export lacks the columns that came later, all of which may be empty.
+        # An older export lacks newer columns, which are all nullable.
         needed = {column.name for column in table.columns if not column.nullable}
         if not isinstance(content, dict) or not needed <= set(content) <= names:
             raise DamagedFileError(
@@ -330,9 +330,9 @@ class Loader:
 
     def _newest_until(self, pin_id: int, old: int | None) -> int | None:
         """
-        Return the new number of the session's newest message up to the number *old*.
+        Return the new id of the session's newest message up to the id *old*.
 
-        None for pins of the user: messages of several sessions follow them.
+        None for pins of the user, which precede messages of several sessions.
         """
         if old is None or pin_id in self._user_pins:
             return None
@@ -360,7 +360,7 @@ class Loader:
             )
 
     def _is_known_pin(self, kind: str, row: dict[str, Any], content: dict[str, Any]) -> bool:
-        """Return whether the row is of a pin of the user that is here already, unchanged."""
+        """Return whether the row is of a user pin that is already stored, unchanged."""
         if kind == "pin" and row["scope"] == PinScope.USER:
             keys = (PinRow.scope, PinRow.target_id, PinRow.key)
             same = [column == row[column.name] for column in keys]
@@ -388,7 +388,7 @@ class Loader:
 
 
 def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
-    """Read a row as it will be read once it is stored, so that it fails now and not then."""
+    """Decode a row as after storing, so that a corrupt one fails now, not later."""
     try:
         _read(kind, SimpleNamespace(**row))
     except (StoreError, *UNREADABLE) as error:
@@ -396,7 +396,7 @@ def _refuse_unreadable(kind: str, row: Mapping[str, Any]) -> None:
 
 
 def _value(column: Column[Any], value: Any) -> Any:
-    """Return a JSON value as the column takes it, if it does."""
+    """Convert a JSON value to the column's type."""
     if value is None and column.nullable:
         return None
     try:
@@ -414,7 +414,7 @@ def _value(column: Column[Any], value: Any) -> Any:
 
 
 def _read(kind: str, row: Any) -> None:
-    """Make the value of a row, which raises in one way or another if there is none."""
+    """Decode the value of a row; raises for an invalid one."""
     match kind:
         case "session" if row.day is not None:
             date.fromisoformat(row.day)
@@ -431,7 +431,7 @@ def _read(kind: str, row: Any) -> None:
 
 
 def _refuse_unknown_zone(name: str | None) -> None:
-    """Refuse a time zone that does not exist; a machine without data of zones cannot tell."""
+    """Reject an unknown time zone; skipped on a machine without time zone data."""
     try:
         ZoneInfo("UTC" if name is None else name)
     except (KeyError, ValueError, OSError) as error:

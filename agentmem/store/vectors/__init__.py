@@ -1,1 +1,1 @@
-"""What retrieval reads of the store, and the vectors that it keeps there."""
+"""The store's side of retrieval: messages and vectors."""

@@ -1,9 +1,9 @@
 """
-Vectors that PostgreSQL compares itself, where its extension ``vector`` is installed.
+Vector search in PostgreSQL with the pgvector extension.
 
-They stand in a table for each dimension, which is made when it is first needed, and nowhere else:
-the embedding that one belongs to says so in its place, and takes it along when it goes. Where the
-extension or a table was taken away, what was in it is embedded again.
+Vectors are in one table per dimension, created on demand, and nowhere else: their embedding row has
+a marker instead, and its deletion cascades. After the extension or a table was dropped, its
+messages are embedded again.
 """
 
 import logging
@@ -22,10 +22,10 @@ from agentmem.store.database.database import Database
 from agentmem.types import MessageId
 
 PREFIX: Final = "embedding_vector_"
-"""Of the names of these tables; the rest is the dimension."""
+"""Prefix of the table names, followed by the dimension."""
 
 IN_TABLE: Final = b"\1"
-"""Stands in an embedding for a vector that is in such a table; it is not a whole float32."""
+"""Marker of an embedding whose vector is in such a table; its length is invalid for float32."""
 
 _LOCK: Final = 0x6167656E74766563  # "agentvec"
 _HAS_EXTENSION: Final = text("SELECT 1 FROM pg_extension WHERE extname = 'vector'")
@@ -84,7 +84,7 @@ _READ: Final = """
     FROM {table} v JOIN embedder e ON e.id = v.embedder_id
     WHERE e.fingerprint = :fingerprint AND v.message_id = ANY(CAST(:ids AS bigint[]))
 """
-_HEADER: Final = 4  # bytes of what the extension sends before the numbers
+_HEADER: Final = 4  # bytes of the extension's binary format before the numbers
 _SEARCH: Final = """
     SELECT message_id, max(-(vector <#> CAST(:vector AS vector))) AS score
     FROM {table}
@@ -104,7 +104,7 @@ class PgVectors:
         self._database = database
         self._embedder_id = embedder_id
         self._dimension = dimension
-        # What is put into the statements is a number of ours, and no text of anybody.
+        # Only our own numbers are formatted into the statements, no user text.
         names = {"table": f"{PREFIX}{int(dimension)}", "dimension": int(dimension)}
         self._create = text(_CREATE.format(**names))
         self._drop = text("DROP TABLE {table}".format(**names))
@@ -122,16 +122,16 @@ class PgVectors:
         *,
         forgets_lost: bool = True,
     ) -> "PgVectors | None":
-        """Make the table if need be; None where the database has no such thing as a vector."""
+        """Create the table if necessary; None without the extension."""
         if not 0 < dimension <= _MAX_DIMENSION:
             return None
 
         def work(connection: Connection) -> PgVectors:
             table = cls(database, find_embedder(connection), dimension)
-            # IF NOT EXISTS alone fails where two processes make it at once.
+            # IF NOT EXISTS alone fails in concurrent processes.
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             if not connection.scalar(table._has_vectors):
-                # Dropping the extension took the column, and left the rest.
+                # Dropping the extension drops the column, but not the table.
                 connection.execute(table._drop)
             connection.execute(table._create)
             return table
@@ -148,7 +148,7 @@ class PgVectors:
             return None
 
     def take(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Mark those of *rows*, of embeddings, whose vectors can be in the table; return these."""
+        """Set the marker in embedding *rows* whose vectors go to the table; return those rows."""
         taken = []
         for row in rows:
             numbers = self._numbers(row["vector"])
@@ -159,15 +159,15 @@ class PgVectors:
         return taken
 
     def insert(self, connection: Connection, taken: Sequence[dict[str, Any]]) -> None:
-        """Store what `take` has returned, once its embeddings are there."""
+        """Insert the vectors returned by `take`, after their embeddings."""
         if taken:
             connection.execute(self._insert, taken)
 
     def fill(self, message_ids: Sequence[MessageId]) -> Mapping[MessageId, bool]:
         """
-        Take up what is embedded of *message_ids*, and tell of each such whether it has one.
+        Load the embedded ones of *message_ids*; return whether each of these has a vector.
 
-        A vector that is in neither place was lost with its table: its message is embedded again.
+        A vector in neither place was lost with its table: its message is embedded again.
         """
 
         def work(connection: Connection) -> dict[MessageId, bool]:
@@ -196,7 +196,7 @@ class PgVectors:
     def search(
         self, vector: bytes, message_ids: Sequence[MessageId], limit: int
     ) -> Sequence[tuple[MessageId, float]]:
-        """Return the *limit* closest of *message_ids*, each with the product of its best vector."""
+        """Return the *limit* closest *message_ids*, each with its best inner product."""
         keys = {
             "vector": _literal(self._numbers(vector)),
             "embedder": self._embedder_id,
@@ -207,7 +207,7 @@ class PgVectors:
         return [(MessageId(row.message_id), float(row.score)) for row in rows]
 
     def _numbers(self, vector: bytes) -> tuple[float, ...]:
-        """Read a vector; nothing if it is not one of this dimension that points somewhere."""
+        """Decode a vector; None if it is zero or of another dimension."""
         if len(vector) != _BYTES_PER_FLOAT * self._dimension:
             return ()
         numbers = struct.unpack(f"<{self._dimension}f", vector)
@@ -218,7 +218,7 @@ class PgVectors:
 def read_vectors(
     connection: Connection, fingerprint: str, message_ids: Sequence[int]
 ) -> dict[tuple[int, int], bytes]:
-    """Read what tables have of *message_ids*, by message and place, as embeddings hold vectors."""
+    """Return vectors of *message_ids* from the tables, by message and position, as float32."""
     found = {}
     keys = {"fingerprint": fingerprint, "ids": list(message_ids)}
     for name in vector_tables(connection):
@@ -228,12 +228,12 @@ def read_vectors(
 
 
 def vector_tables(connection: Connection) -> list[str]:
-    """Name the tables that have vectors; of an extension that was dropped they have none."""
+    """Return the tables with vectors; none after the extension was dropped."""
     return sorted(connection.scalars(_TABLES))
 
 
 def as_stored(sent: bytes) -> bytes:
-    """Return a vector as embeddings hold it, from what ``vector_send`` returns."""
+    """Convert the output of ``vector_send`` to a vector as stored in embeddings."""
     numbers = array("f", sent[_HEADER:])
     if sys.byteorder == "little":
         numbers.byteswap()
@@ -241,7 +241,7 @@ def as_stored(sent: bytes) -> bytes:
 
 
 def forget_lost(database: Database, find_embedder: Callable[[Connection], int]) -> None:
-    """Have embedded again what was in tables of an extension that is gone."""
+    """Schedule messages of dropped tables to be embedded again."""
 
     def work(connection: Connection) -> None:
         keys = {"embedder": find_embedder(connection), "marker": IN_TABLE}
@@ -256,5 +256,5 @@ def has_extension(database: Database) -> bool:
 
 
 def _literal(numbers: Sequence[float]) -> str:
-    """Write a vector so that each number is read as the same 32 bits again."""
+    """Format a vector so that each number round-trips exactly."""
     return f"[{','.join(map(repr, numbers))}]"

@@ -1,4 +1,4 @@
-"""What a retriever reads of the store, and the vectors that it keeps there."""
+"""The retriever's view of the store: messages and vectors."""
 
 import fcntl
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ from agentmem.store.vectors.pgvector import IN_TABLE, PgVectors, read_vectors
 from agentmem.types import BranchId, MessageId, Origin, SessionId, StoredMessage
 
 _CHUNK: Final = 500
-"""Ids in one statement: SQLite bounds how many parameters one may have."""
+"""Ids per statement: SQLite limits the number of parameters."""
 
 _BYTES_PER_FLOAT: Final = 4
 _NO_VECTOR: Final = b"\0"
@@ -80,8 +80,8 @@ _EMBEDDINGS: Final[AnySelect] = (
     )
     .order_by(EmbeddingRow.message_id, EmbeddingRow.first)
 )
-# In the order of their ids, as every writer that locks several messages takes them. A deletion of
-# their content waits for this, or this for the deletion, which is then seen.
+# Lock order: by id, as in every writer of several messages. A deletion of their content waits for
+# this, or this for the deletion, which is then visible.
 _LOCKED: Final = (
     select(MessageRow.id)
     .where(MessageRow.id.in_(bindparam("ids", expanding=True)), _SAYS_SOMETHING)
@@ -115,8 +115,7 @@ class DatabaseRetrievalStore:
     """
     The messages of one namespace, for a retriever, and their vectors.
 
-    It satisfies `protocols.RetrievalStore`. Reads are bound to a `SearchScope`: an id alone opens
-    nothing.
+    It satisfies `protocols.RetrievalStore`. Reads are bound to a `SearchScope`: ids give no access.
     """
 
     def __init__(self, database: Database, namespace: str) -> None:
@@ -127,7 +126,7 @@ class DatabaseRetrievalStore:
 
     @property
     def folder(self) -> Path | None:
-        """A folder beside a SQLite file that may be written; else None."""
+        """The folder of index files beside a writable SQLite file; else None."""
         path = self._database.engine.url.database
         if self._database.is_read_only:
             return None
@@ -137,10 +136,10 @@ class DatabaseRetrievalStore:
 
     def drop_files(self) -> None:
         """
-        Remove all index files, which may hold vectors of what was deleted.
+        Remove all index files, which may have vectors of deleted messages.
 
-        For a deletion without a retriever; a running one cleans up after itself. They are
-        made anew from what is stored, in the turns that those who save them take too.
+        For a deletion without a retriever; a running one removes its own. They are rebuilt from the
+        store. Holds the same file lock as saves.
 
         Raises:
             IndexFileError: one cannot be removed.
@@ -165,7 +164,7 @@ class DatabaseRetrievalStore:
                 SessionRow.id == check_id("session", search_scope.session_id)
             )
         rows = self._database.read(lambda connection: connection.execute(statement, keys).all())
-        # One that cannot be read takes nothing of the others with it.
+        # A corrupt one does not affect the others.
         return tuple(_branch_range(row) for row in rows if is_whole_branch(row))
 
     def read(
@@ -183,7 +182,7 @@ class DatabaseRetrievalStore:
     def get(
         self, search_scope: SearchScope, message_ids: Sequence[MessageId]
     ) -> tuple[StoredMessage, ...]:
-        """Return those of *message_ids* that are in *search_scope* and not deleted, by id."""
+        """Return the *message_ids* that are in *search_scope* and not deleted, by id."""
         rows = self._in_chunks(
             _within(_BY_ID, search_scope), message_ids, owner=owner_digest(search_scope.scope)
         )
@@ -192,7 +191,7 @@ class DatabaseRetrievalStore:
     def embeddings(
         self, fingerprint: str, message_ids: Sequence[MessageId]
     ) -> tuple[Embedding, ...]:
-        """Return the vectors that *message_ids* have of that embedder, by message and place."""
+        """Return the vectors of *message_ids* by that embedder, by message and position."""
         rows = self._in_chunks(_EMBEDDINGS, message_ids, fingerprint=fingerprint)
         moved = [row.message_id for row in rows if row.vector == IN_TABLE]
         in_tables: dict[tuple[int, int], bytes] = {}
@@ -213,9 +212,9 @@ class DatabaseRetrievalStore:
 
     def add_embeddings(self, fingerprint: str, embeddings: Sequence[Embedding]) -> None:
         """
-        Store vectors; those of messages that are gone, or embedded already, are left out.
+        Store vectors, except those of deleted or already embedded messages.
 
-        All spans of a message are stored together.
+        All chunks of a message are stored together.
 
         Raises:
             InvalidInputError: a vector is not a multiple of 4 bytes (float32).
@@ -234,7 +233,7 @@ class DatabaseRetrievalStore:
         except StoreError:
             if table is None:
                 raise
-            # It was taken away; what is stored here is moved once there is one again.
+            # The table was dropped; vectors stored here are moved once it exists again.
             del self._tables[fingerprint]
             self._add(fingerprint, embeddings, None)
 
@@ -263,7 +262,7 @@ class DatabaseRetrievalStore:
             ]
             if rows:
                 taken = [] if table is None else table.take(rows)
-                # Another process may store the same; what came first is as good.
+                # Another process may store the same; the first one is kept.
                 connection.execute(insert_unless_there(connection, EmbeddingRow), rows)
                 if table is not None:
                     table.insert(connection, taken)
@@ -273,9 +272,9 @@ class DatabaseRetrievalStore:
     def not_embedded(
         self, fingerprint: str, *, after: MessageId, limit: int
     ) -> tuple[StoredMessage, ...]:
-        """Return messages of the namespace without a vector of that embedder, by their ids."""
+        """Return messages of the namespace without a vector of that embedder, by id."""
         if self._database.is_read_only:
-            return ()  # their vectors could not be kept
+            return ()  # their vectors could not be stored
         keys = {
             "namespace": self._namespace,
             "fingerprint": fingerprint,
@@ -285,7 +284,7 @@ class DatabaseRetrievalStore:
         return self._read(_NOT_EMBEDDED, keys)
 
     def table(self, fingerprint: str, dimension: int) -> PgVectors | None:
-        """Return the vectors of that embedder as a table; None where the database has no such."""
+        """Return the table of that embedder's vectors; None without database vector search."""
         if not self._is_postgres or self._database.is_read_only:
             return None
         found = PgVectors.open(
@@ -304,7 +303,7 @@ class DatabaseRetrievalStore:
         return self._database.engine.dialect.name == "postgresql"
 
     def _read(self, statement: AnySelect, keys: dict[str, Any]) -> tuple[StoredMessage, ...]:
-        """Read messages, with a stand-in for each that cannot be read."""
+        """Decode messages, with a placeholder for each corrupt one."""
         return self._database.read(
             lambda connection: tuple(
                 read_all(connection, connection.execute(statement, keys).all(), decode)
@@ -322,7 +321,7 @@ class DatabaseRetrievalStore:
 
 
 def _vector(row: AnyRow) -> bytes:
-    """Return the vector in a row; what is none is one that nothing can be compared with."""
+    """Return the vector of a row; an invalid one is returned as an incomparable one."""
     return row.vector if isinstance(row.vector, bytes) else _NO_VECTOR
 
 
@@ -337,7 +336,7 @@ def _branch_range(row: AnyRow) -> BranchRange:
 
 
 def _readable(rows: Sequence[AnyRow]) -> Iterator[StoredMessage]:
-    """Leave out what cannot be read: it says nothing any more."""
+    """Omit placeholders, which have no content."""
     for row in rows:
         with suppress(DamagedRowError):
             yield decode(row)
@@ -355,7 +354,7 @@ def _chunks(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _embedder(connection: Connection, fingerprint: str) -> int:
-    """Return the id of an embedder's row, made now if this is its first use."""
+    """Return the id of an embedder's row, created on first use."""
     keys = {"fingerprint": fingerprint}
     found = connection.execute(_EMBEDDER, keys).scalar_one_or_none()
     if found is None:
