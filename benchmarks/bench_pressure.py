@@ -98,8 +98,8 @@ def half_pool(model: LocalModel, dtype: str, num_blocks: int) -> InferenceConfig
 
 def run(model: LocalModel, load: list[GenerationRequest]) -> Load:
     """Hand in all of *load* and take steps until nothing is left."""
-    engine = model._running()  # noqa: SLF001 - steps and counts are no part of the interface
-    before = engine.counts
+    engine = model._running()  # noqa: SLF001 - steps are no part of the interface
+    before = model.stats()
     started = time.perf_counter()
     pending = [model.submit(request) for request in load]
     peak = 0
@@ -114,13 +114,13 @@ def run(model: LocalModel, load: list[GenerationRequest]) -> Load:
         ids = one._output.sequence.token_ids  # noqa: SLF001 - a result leaves out what is no text
         answers.append(tuple(ids[len(request.token_ids) :]) if is_whole else None)
     wall_s = time.perf_counter() - started
-    counts = {name: engine.counts.get(name, 0) - before.get(name, 0) for name in engine.counts}
+    after = model.stats()
     return Load(
         wall_s=wall_s,
         answers=answers,
         peak_blocks=peak,
-        preemptions=counts.get("preemptions", 0),
-        prefill_tokens=counts["prefill_tokens"],
+        preemptions=after.preemptions - before.preemptions,
+        prefill_tokens=after.prefill_tokens - before.prefill_tokens,
     )
 
 

@@ -53,8 +53,8 @@ def agentmem(model: LocalModel) -> Engine:
     """Give our own engine; all requests are handed in at once."""
 
     def run(prompts: Prompts, num_new: int) -> Measured:
-        engine = model._running()  # noqa: SLF001 - its counts are no part of the interface
-        before = engine.counts
+        engine = model._running()  # noqa: SLF001 - steps are no part of the interface
+        before = model.stats()
         sampling = Sampling(max_tokens=num_new, ignore_eos=True)
         started = time.perf_counter()
         pending = [
@@ -68,11 +68,11 @@ def agentmem(model: LocalModel) -> Engine:
                 waste.append(1 - usage.tokens / (usage.in_use * usage.block_size))
         results = [one.result() for one in pending]
         wall_s = time.perf_counter() - started
-        after = engine.counts
+        after = model.stats()
         return Measured(
             wall_s=wall_s,
             ttft_s=[result.usage.ttft_s for result in results],
-            prefill_tokens=after["prefill_tokens"] - before.get("prefill_tokens", 0),
+            prefill_tokens=after.prefill_tokens - before.prefill_tokens,
             # A result leaves out what is no text, such as the end of a turn.
             answers=[
                 tuple(one._output.sequence.token_ids[len(prompt) :])  # noqa: SLF001 - so look
@@ -80,7 +80,7 @@ def agentmem(model: LocalModel) -> Engine:
             ],
             extra={
                 "kv_waste": round(sorted(waste)[len(waste) // 2], 4),
-                "preemptions": after.get("preemptions", 0) - before.get("preemptions", 0),
+                "preemptions": after.preemptions - before.preemptions,
             },
         )
 

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from report import print_json
@@ -266,9 +266,10 @@ def main() -> None:
         leaked = model.kv_usage().in_use
         model.check()
         wrong = count_wrong(soak, fresh)
+        counts = asdict(model.stats())
         for line in soak.broken[:10]:
             print(line)
-        print(f"{dict(soak.fates)} in {wall_s:.1f} s; {dict(model._running().counts)}")  # noqa: SLF001 - counts are no part of the interface
+        print(f"{dict(soak.fates)} in {wall_s:.1f} s; {counts}")
         print_json(
             {
                 "benchmark": "soak_engine",
@@ -281,7 +282,7 @@ def main() -> None:
                 "compared": len(soak.answers),
                 "faults": dict(faults),
                 "fates": dict(soak.fates),
-                "counts": dict(model._running().counts),  # noqa: SLF001 - as above
+                "counts": counts,
                 "wall_s": round(wall_s, 2),
                 "seed": options.seed,
             }

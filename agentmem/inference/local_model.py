@@ -17,6 +17,7 @@ from agentmem.inference.engine.engine import Engine
 from agentmem.inference.engine.map_requests import OnResult, map_requests
 from agentmem.inference.engine.request_handle import RequestHandle
 from agentmem.inference.engine.request_state import RequestState, check_ids, check_samples
+from agentmem.inference.engine.stats import ModelStats
 from agentmem.inference.kv_cache.sequence import Sequence
 from agentmem.inference.kv_cache.usage import KVUsage
 from agentmem.inference.runner.causal_model import CausalModel
@@ -161,7 +162,7 @@ class LocalModel:
     @property
     def refused_reuse(self) -> Mapping[str, int]:
         """Requests that could not reuse a prefix, by reason; empty for most models."""
-        return self._running().refused_reuse
+        return self._running().stats().refused_reuse
 
     def stream(self, request: GenerationRequest) -> RequestHandle:
         """
@@ -290,6 +291,15 @@ class LocalModel:
     def kv_usage(self) -> KVUsage:
         """Return the usage of the KV pool."""
         return self._running().usage()
+
+    def stats(self) -> ModelStats:
+        """
+        Return counters of what it has done since it was loaded. Cheap: it never waits for a step.
+
+        Raises:
+            InferenceError: the model is closed, or this process is a fork of its own.
+        """
+        return self._running().stats()
 
     def health(self) -> ModelHealth:
         """Return the current load, without blocking, also during a long step and after `close`."""

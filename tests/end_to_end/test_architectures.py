@@ -98,7 +98,7 @@ def test_preempted_and_taken_up_again(subject):
     model._engine._admission._share = 0.0
     prompts = [random_ids(36 + n, seed=20 + n) for n in range(3)]
     subject.check(model, prompts, cached=[0, 0, 0])
-    assert model._engine.counts["preemptions"] > 0
+    assert model.stats().preemptions > 0
 
 
 def test_a_second_turn_that_goes_on_from_generated_tokens(subject):

@@ -74,6 +74,7 @@ def work():
         lambda: model.samples(ask(prompt, 2), 2),
         lambda: asyncio.run(model.agenerate(ask(prompt, 2))),
         model.kv_usage,
+        model.stats,
         lambda: model.forget(cache_salt=""),
         lambda: model.discard_prefix(prompt),
         model.close,
@@ -88,7 +89,7 @@ print(model.generate(ask(prompt, 5)).token_ids == right)
 
 
 def test_a_child_cannot_use_the_model_and_hears_of_it_and_its_cleaning_up_is_quiet():
-    told = ["InferenceError"] * 6 + ["none"] * 3
+    told = ["InferenceError"] * 7 + ["none"] * 3
     assert run(MODEL + USES_OF_A_MODEL).splitlines() == [str(told)] * 3 + ["True"]
 
 

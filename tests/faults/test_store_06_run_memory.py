@@ -149,7 +149,7 @@ def test_requests_whose_buffers_do_not_fit_side_by_side_wait_for_each_other():
 
     assert most == 2
     assert chosen == [plain_ids(MODULE, prompt, 6) for prompt in prompts]
-    assert "preemptions" not in engine.counts
+    assert model.stats().preemptions == 0
 
 
 def test_what_rows_share_is_counted_once():
@@ -177,7 +177,7 @@ def test_rows_that_grow_past_what_was_hoped_are_preempted_and_say_the_same():
     found = greedy_batch(model, prompts, 40)
 
     assert [ids for ids, _ in found] == [plain_ids(MODULE, prompt, 40) for prompt in prompts]
-    assert model._engine.counts["preemptions"] > 0
+    assert model.stats().preemptions > 0
 
 
 def test_several_answers_to_one_prompt_wait_where_their_buffers_do_not_fit():

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as TokenIds
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from agentmem.inference.engine.admission import Admission
 from agentmem.inference.engine.engine_core import EngineCore
 from agentmem.inference.engine.scheduler import Limits, Scheduler
 from agentmem.inference.engine.signal import Signal
+from agentmem.inference.engine.stats import ModelStats
 from agentmem.inference.engine.step_lock import LOOK_AGAIN_S, StepLock
 from agentmem.inference.kv_cache.block_pool import BlockPool
 from agentmem.inference.kv_cache.block_storage import KVBlockStorage
@@ -107,16 +108,6 @@ class Engine:
             self._runner,
             refusal=model.refusal,
         )
-
-    @property
-    def refused_reuse(self) -> Mapping[str, int]:
-        """Requests that could not reuse a prefix, by reason."""
-        return dict(self._batcher.refused)
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Counters: prompt tokens, generated tokens, forward passes, preemptions, forks."""
-        return dict(self._batcher.counts)
 
     def admit(self, num_prompt: int, max_tokens: int | None) -> int:
         """
@@ -227,10 +218,7 @@ class Engine:
         """Return the current load, without waiting for the lock of a step."""
         if os.getpid() != self._process:
             return ModelHealth(name=name, is_closed=False, error=self._of_another_process())
-        tensors = self._tensors
-        total = self._pool.num_blocks if tensors else 0
-        free = self._pool.num_free if tensors else 0
-        cached = self._prefixes.num_cached
+        free, cached, in_use, total = self._blocks_now()
         return ModelHealth(
             name=name,
             is_closed=self._closed.is_set(),
@@ -238,11 +226,43 @@ class Engine:
             num_waiting=len(self._scheduler.waiting) + len(self._arrived),
             kv_free=free,
             kv_cached=cached,
-            # A step may have moved a block between the two reads.
-            kv_in_use=max(0, total - free - cached),
+            kv_in_use=in_use,
             kv_total=total,
             kv_bytes=self.kv_bytes,
         )
+
+    def stats(self) -> ModelStats:
+        """Return what was done so far, without waiting for the lock of a step."""
+        self._require_own_process()
+        counters = self._batcher.counters
+        free, cached, in_use, total = self._blocks_now()
+        return ModelStats(
+            # Read before the queries that they are part of.
+            prefix_hit_tokens=counters.prefix_hit_tokens,
+            prefix_query_tokens=counters.prefix_query_tokens,
+            requests=counters.requests,
+            passes=counters.passes,
+            batched_passes=counters.batched_passes,
+            prefill_tokens=counters.prefill_tokens,
+            decode_tokens=counters.decode_tokens,
+            evictions=self._prefixes.num_evicted,
+            preemptions=counters.preemptions,
+            forks=counters.forks,
+            refused_reuse=dict(counters.refused_reuse),
+            kv_free=free,
+            kv_cached=cached,
+            kv_in_use=in_use,
+            kv_total=total,
+            kv_bytes=self.kv_bytes,
+        )
+
+    def _blocks_now(self) -> tuple[int, int, int, int]:
+        """Return free, cached, used and all blocks, read without the lock of a step."""
+        total = self._pool.num_blocks if self._tensors else 0
+        free = self._pool.num_free if self._tensors else 0
+        cached = self._prefixes.num_cached
+        # A step may have moved a block between the two.
+        return free, cached, max(0, total - free - cached), total
 
     def check(self) -> None:
         """Assert the invariants of the accounting. For tests and idle loops."""

@@ -7,7 +7,6 @@ It connects policy and tensors, and is not thread-safe; `engine` calls it under 
 import heapq
 import itertools
 import logging
-from collections import Counter
 
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from agentmem.errors import InferenceError, OutOfBlocksError
 from agentmem.inference.engine.admission import Admission
 from agentmem.inference.engine.scheduler import Scheduler
 from agentmem.inference.engine.sequence_blocks import SequenceBlocks
+from agentmem.inference.engine.stats import Counters
 from agentmem.inference.kv_cache.prefix_cache import PrefixCache
 from agentmem.inference.kv_cache.sequence import Batch, Sequence, State
 from agentmem.inference.runner.model_runner import Runner
@@ -58,8 +58,7 @@ class EngineCore:
         self.is_torn = False
         """Whether the accounting may be inconsistent, so that `reset` must rebuild it."""
 
-        self.refused: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
+        self.counters = Counters()
 
     def add(self, sequence: Sequence) -> None:
         """Queue *sequence*, once; a fork waits for the prompt of its parent."""
@@ -203,8 +202,9 @@ class EngineCore:
         if self._refusal is not None:
             if not self._fits_beside(sequence):
                 return False
-            self.refused[self._refusal] += 1
-            sequence.num_cached = 0
+            if sequence.num_cached is None:
+                self.counters.refused_reuse[self._refusal] += 1
+            self._count_begun(sequence, num_cached=0)
             self._scheduler.start(sequence)
             return True
         size = self._prefixes.block_size
@@ -227,11 +227,19 @@ class EngineCore:
             sequence.restart()
             return False
         self._blocks.copy_part(sequence)
-        if sequence.num_cached is None:
-            sequence.num_cached = sequence.num_computed
-            self.counts["cached_tokens"] += sequence.num_computed
+        self._count_begun(sequence, num_cached=sequence.num_computed)
         self._scheduler.start(sequence)
         return True
+
+    def _count_begun(self, sequence: Sequence, *, num_cached: int) -> None:
+        """Count a request that starts, but for one that starts over."""
+        if sequence.num_cached is not None:
+            return
+        sequence.num_cached = num_cached
+        self.counters.requests += 1
+        # In this order, so that a thread that reads between the two never sees more hits.
+        self.counters.prefix_query_tokens += sequence.num_prompt
+        self.counters.prefix_hit_tokens += num_cached
 
     def _fits_beside(self, sequence: Sequence) -> bool:
         """Whether the buffers of *sequence* and all running ones fit at their maximum lengths."""
@@ -267,13 +275,17 @@ class EngineCore:
 
     def _compute(self, batch: Batch) -> Tensor:  # (sequences, vocab)
         logits = self._runner.compute([one for one, _ in batch], [count for _, count in batch])
-        self.counts["passes"] += 1
+        self.counters.passes += 1
+        self.counters.batched_passes += len(batch) > 1
         return logits
 
     def _after(self, sequence: Sequence, count: int, logits: Tensor) -> None:
         """Publish the blocks of a forward pass and emit its tokens."""
         prompt = count > 1 or sequence.num_generated == 0
-        self.counts["prefill_tokens" if prompt else "decode_tokens"] += count
+        if prompt:
+            self.counters.prefill_tokens += count
+        else:
+            self.counters.decode_tokens += count
         try:
             if prompt and self._refusal is None:
                 self._blocks.publish(sequence)
@@ -300,10 +312,10 @@ class EngineCore:
         if not self._fits_beside(child):
             self._prefixes.release(child.table)
             child.restart()
-            child.num_cached = None
             self._scheduler.add(child)
             return
-        self.counts["forks"] += 1
+        self.counters.forks += 1
+        self._count_begun(child, num_cached=parent.num_computed)
         self._scheduler.admit(child)
         try:
             self._hand_out(child, logits)
@@ -339,7 +351,7 @@ class EngineCore:
         self._let_go(sequence)
         self._scheduler.requeue(sequence)
         self._admission.preempted()
-        self.counts["preemptions"] += 1
+        self.counters.preemptions += 1
         log(
             _log,
             logging.INFO,

@@ -79,7 +79,7 @@ class SequenceBlocks:
         if own:
             self._runner.copy(parent.table[whole], own[0])
         child.table = [*self._prefixes.hold(parent.table[:whole]), *own]
-        child.num_computed = child.num_written = child.num_cached = parent.num_computed
+        child.num_computed = child.num_written = parent.num_computed
         child.num_published = min(parent.num_published, whole)
         return True
 

@@ -41,6 +41,8 @@ class PrefixCache:
         self._by_block: dict[BlockId, Entry] = {}
         self._heads: dict[bytes, dict[bytes, Entry]] = {}
         self._idle = EvictionQueue()
+        self.num_evicted = 0
+        """Blocks that were freed to make room, since the cache was made."""
 
     @property
     def num_cached(self) -> int:
@@ -207,6 +209,7 @@ class PrefixCache:
         while num_evicted < count and self._idle:
             self._remove(self._by_block[self._idle.first()])
             num_evicted += 1
+        self.num_evicted += num_evicted
         return num_evicted
 
     def discard(self, token_ids: Sequence[int], *, num_kept: int = 0, salt: str = "") -> int:

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from agentmem.inference import ModelStats
 from agentmem.inference.kv_cache.sequence import State
 from agentmem.types import FinishReason
 from tests.inference.tiny import ask, model_with_blocks, random_ids, tiny_model, tiny_module
@@ -19,6 +20,11 @@ from tests.inference.tiny import ask, model_with_blocks, random_ids, tiny_model,
 MODULE = tiny_module()
 ALONE = tiny_model(module=MODULE)
 NUM_TOKENS = 10
+COUNTERS = [
+    field.name
+    for field in dataclasses.fields(ModelStats)
+    if field.name != "refused_reuse" and not field.name.startswith("kv_")
+]
 
 
 @cache
@@ -34,6 +40,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.model = model_with_blocks(12, module=MODULE, prefill_chunk=6, max_num_seqs=3)
         self.model._engine._admission._share = 0.3
         self.pending = []
+        self.results = []
+        self.seen = self.model.stats()
 
     @rule(head=st.integers(0, 2), tail=st.integers(1, 12), priority=st.integers(0, 1))
     def submit(self, head, tail, priority):
@@ -53,6 +61,7 @@ class EngineMachine(RuleBasedStateMachine):
             one.cancel()
             if twice:
                 one.cancel()
+            self.results.append(one.result())
             if one.result().finish_reason is FinishReason.ABORT:
                 assert text_alone(prompt).startswith(one.result().text)
 
@@ -60,6 +69,7 @@ class EngineMachine(RuleBasedStateMachine):
     def wait(self, index):
         if index < len(self.pending):
             one, prompt = self.pending.pop(index)
+            self.results.append(one.result())
             assert one.result().text == text_alone(prompt)
 
     @rule(head=st.integers(0, 2), num_kept=st.integers(0, 14))
@@ -91,9 +101,19 @@ class EngineMachine(RuleBasedStateMachine):
         assert usage.free + usage.cached + usage.in_use == usage.total == 12
         assert usage.tokens <= usage.in_use * usage.block_size
 
+    @invariant()
+    def counters_only_grow(self):
+        before, self.seen = self.seen, self.model.stats()
+        assert [name for name in COUNTERS if getattr(self.seen, name) < getattr(before, name)] == []
+        assert self.seen.prefix_hit_tokens <= self.seen.prefix_query_tokens
+        assert self.seen.kv_free + self.seen.kv_cached + self.seen.kv_in_use == 12
+
     def teardown(self):
         for one, prompt in self.pending:
+            self.results.append(one.result())
             assert one.result().text == text_alone(prompt)
+        hits = sum(result.usage.cached_tokens for result in self.results)
+        assert self.model.stats().prefix_hit_tokens == hits
         assert self.model.kv_usage().in_use == 0
 
 
@@ -140,7 +160,7 @@ def test_a_block_that_is_being_computed_is_hit_by_nobody():
 
     assert [result.usage.cached_tokens for result in results] == [0, 28]
     assert results[0].text == results[1].text
-    assert model._engine.counts["prefill_tokens"] == 32
+    assert model.stats().prefill_tokens == 32
 
 
 def test_a_preempted_request_counts_what_was_cached_once():
@@ -150,7 +170,7 @@ def test_a_preempted_request_counts_what_was_cached_once():
 
     results = [one.result() for one in pending]
 
-    assert model._engine.counts["preemptions"] > 0
+    assert model.stats().preemptions > 0
     assert [result.usage.cached_tokens for result in results] == [0, 0]
     assert [r.text for r in results] == [text_alone(random_ids(20 + n, seed=n)) for n in range(2)]
 
@@ -165,7 +185,7 @@ def test_a_preempted_request_draws_on_as_if_nothing_had_been():
     pending = [model.submit(request) for request in requests]
 
     assert [one.result().text for one in pending] == expected
-    assert model._engine.counts["preemptions"] > 0
+    assert model.stats().preemptions > 0
 
 
 def test_blocks_that_are_to_be_kept_outlive_newer_ones():

@@ -27,11 +27,11 @@ def test_a_pending_request_moves_when_another_is_waited_for():
 
     pending = [model.submit(request) for request in requests]
     last = pending[-1].result()
-    passes = model._engine.counts["passes"]
+    passes = model.stats().passes
     others = [one.result().text for one in pending[:-1]]
 
     assert [*others, last.text] == expected
-    assert model._engine.counts["passes"] == passes
+    assert model.stats().passes == passes
     model.check()
 
 
@@ -158,8 +158,8 @@ def test_several_answers_to_one_prompt_compute_it_once():
     assert results[0].text == tiny_model(module=MODULE).generate(request).text
     assert len({result.text for result in results}) == 4
     assert [result.usage.cached_tokens for result in results] == [0, 21, 21, 21]
-    assert model._engine.counts["prefill_tokens"] == 21
-    assert model._engine.counts["forks"] == 3
+    assert model.stats().prefill_tokens == 21
+    assert model.stats().forks == 3
     assert [result.text for result in model.samples(request, 4)] == [r.text for r in results]
     assert model.kv_usage().in_use == 0
     model.check()
@@ -237,7 +237,7 @@ def test_threads_that_read_side_by_side_share_the_passes():
 
     assert got == expected
     # Alone, each would have taken 30.
-    assert model._engine.counts["passes"] < 100
+    assert model.stats().passes < 100
     model.check()
 
 

@@ -33,7 +33,7 @@ def test_more_coroutines_wait_than_the_loop_has_threads_for():
         return [result.text for result in results]
 
     assert asyncio.run(main()) == expected
-    assert model._engine.counts["passes"] < 60
+    assert model.stats().passes < 60
     model.check()
 
 
