@@ -23,6 +23,10 @@ def test_a_space_that_is_trimmed_and_written_again_is_the_content_s():
     assert parts == ["<a>", 0, "<b> two<c> ", 2, ""]
 
 
+def test_a_space_that_is_trimmed_and_not_written_again_takes_nothing_from_before_it():
+    assert splice("<a>one<b>", "<a>#0#<b>", [" one"], "#") == ["<a>one<b>"]
+
+
 def test_nothing_is_split_where_the_template_looks_into_what_is_said():
     full = "<a>ONE<b>two"
 

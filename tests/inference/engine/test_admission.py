@@ -55,6 +55,17 @@ def test_short_answers_lower_the_guess_down_to_the_safety_factor():
     assert made.expected_blocks(sequence(10, max_tokens=100)) == -(-(10 + 23) // 4)
 
 
+def test_all_that_a_sequence_has_said_needs_slots_when_it_begins_again():
+    """Its last token too: after a preemption it is computed with the others."""
+    made = admission()
+    for _ in range(300):
+        made.observe(ended(1))
+    one = sequence(4, max_tokens=100)
+    one.token_ids += [0] * 5
+
+    assert made.expected_blocks(one) == 3
+
+
 def test_preemptions_raise_the_factor_and_quiet_lowers_it_again():
     made = admission()
     for _ in range(9):

@@ -71,6 +71,12 @@ def test_the_stop_string_that_comes_first_wins():
     assert run("one two three", "three", "two", "tw")[0].text == "one "
 
 
+def test_of_two_stop_strings_in_one_token_the_first_in_the_text_wins():
+    stream = Detokenizer(lambda ids: "one two three" if ids else "", ["three", "two"])
+
+    assert stream.add(1) == stream.text == "one "
+
+
 def test_a_stop_string_in_the_middle_of_a_token_leaves_no_ids_that_would_spell_more():
     words = {1: "Hello", 2: " wor", 3: "ld"}
     stream = Detokenizer(lambda ids: "".join(words[i] for i in ids), ["or"])

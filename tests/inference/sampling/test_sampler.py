@@ -42,6 +42,10 @@ def test_top_p_keeps_the_smallest_set_with_that_much():
     assert set(draw(50, top_p=0.4)) == {0}
 
 
+def test_top_p_that_the_likeliest_reach_exactly_keeps_no_more():
+    assert set(draw(50, torch.zeros(2), top_p=0.5)) == {0}
+
+
 def test_top_p_is_taken_of_what_top_k_left():
     """Of the two that are left, the first has 0.625."""
     assert set(draw(50, top_k=2, top_p=0.6)) == {0}
