@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Self
+from collections.abc import Iterator
+from typing import Protocol, Self
 
 from agentmem.errors import ConfigError, StoreError
 from agentmem.machine.logs import log, nature
@@ -32,13 +32,18 @@ _log = logging.getLogger(__name__)
 _PATIENCE_S = 0.5
 """Seconds that the finalizer of a dropped stream waits for storing."""
 
-Split = Callable[[str], tuple[str, str]]
-Save = Callable[[Message, Origin], StoredMessage]
-Saved = Callable[[StoredMessage], None]
 
+class Answer(Protocol):
+    """The answer that a stream stores."""
 
-def _undivided(text: str) -> tuple[str, str]:
-    return "", text
+    def split(self, text: str) -> tuple[str, str]:
+        """Separate reasoning from the answer."""
+
+    def store(self, message: Message, origin: Origin) -> StoredMessage:
+        """Store the answer, and return what is stored."""
+
+    def apply_auto_pin(self, stored: StoredMessage) -> None:
+        """Set the policy's pin of *stored*. It may raise; the answer stays stored, once."""
 
 
 class ReplyStream:
@@ -57,26 +62,19 @@ class ReplyStream:
     Args:
         prompt: the prompt.
         chunks: the stream of the model.
-        save: stores the answer.
-        saved: callback after storing. It may raise; the answer stays stored, once.
-        split: separates reasoning from the answer.
+        answer: stores the text, complete or partial.
     """
 
     def __init__(
         self,
         prompt: Prompt,
         chunks: ChunkStream,
-        save: Save,
-        saved: Saved,
-        *,
-        split: Split = _undivided,
+        answer: Answer,
     ) -> None:
         self.prompt = prompt
-        self._split = split
         self._reply: Reply | None = None
         self._given: Message | None = None
-        self._save = save
-        self._saved = saved
+        self._answer = answer
         self._chunks = chunks
         # Held by the thread that waits for a chunk. A signal handler may close the stream
         # meanwhile, in the same thread.
@@ -216,7 +214,7 @@ class ReplyStream:
                 self._close_chunks()
                 stored = None if self._reply is not None else self._keep_half("".join(self._said))
                 if stored is not None:
-                    self._saved(stored)
+                    self._answer.apply_auto_pin(stored)
             finally:
                 self._is_over = True
 
@@ -245,14 +243,14 @@ class ReplyStream:
         self._reply = Reply(
             text=message.message.text
             if message is not None and is_other
-            else self._split(result.text)[1],
+            else self._answer.split(result.text)[1],
             finish_reason=result.finish_reason,
             usage=result.usage,
             prompt=self.prompt,
             message=message,
         )
         if message is not None:
-            self._saved(message)
+            self._answer.apply_auto_pin(message)
 
     def _keep_half(self, text: str) -> StoredMessage | None:
         """Store a partial answer, which another one may replace."""
@@ -263,7 +261,7 @@ class ReplyStream:
     ) -> StoredMessage | None:
         """Store an answer; a model's text may be empty, or not storable unchanged."""
         legal = repair_text(text)
-        thought, answer = self._split(legal)
+        thought, answer = self._answer.split(legal)
         parts = thought_and_answer(thought, answer)
         if not parts:
             return None
@@ -274,4 +272,4 @@ class ReplyStream:
             # not in the store.
             generated=ids if legal == text else None,
         )
-        return self._save(self._given, origin)
+        return self._answer.store(self._given, origin)

@@ -10,6 +10,7 @@ from agentmem.memory.aio import finished, in_thread
 from agentmem.memory.arguments import parts_said
 from agentmem.memory.conversation import Conversation
 from agentmem.memory.history import Audit, History
+from agentmem.memory.replier import ServedPrompts
 from agentmem.memory.session_lines import LineKeeping
 from agentmem.memory.user_runtime import Runtime
 from agentmem.types import (
@@ -196,7 +197,8 @@ class Subtask(_Forkable):
     _default_scope = PinScope.BRANCH
 
     def __init__(self, runtime: Runtime, branch_id: BranchId, *, depth: int) -> None:
-        super().__init__(runtime, branch_id, depth=depth)
+        self._served = ServedPrompts()
+        super().__init__(runtime, branch_id, depth=depth, served=self._served)
         self._promoted: list[Message] = []
 
     def promote(self, text: str, *, tool_call_id: str | None = None) -> None:
@@ -290,11 +292,11 @@ class Subtask(_Forkable):
 
     def _free_scratch(self) -> None:
         """Evict the KV of this branch's messages; the parent's prefix stays cached."""
-        prompt, model = self._first_prompt, self._runtime.model
+        prompt, model = self._served.first, self._runtime.model
         if prompt is None or model is None:
             return
         inherited = self._inherited_ids(prompt)
-        for ids in reversed(self._served):
+        for ids in reversed(self._served.token_ids):
             model.discard_prefix(
                 ids, num_kept=common_prefix(ids, inherited), cache_salt=self._runtime.cache_salt
             )
