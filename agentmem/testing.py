@@ -155,7 +155,7 @@ class HashingEmbedder:
 
     def embed_passages(self, texts: Sequence[str]) -> Any:
         """Return a numpy array of float32: (texts, dimension)."""
-        import numpy as np  # noqa: PLC0415 - most who use these stand-ins need no vectors
+        import numpy as np  # noqa: PLC0415 - most users of these fakes need no vectors
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         for vector, text in zip(vectors, texts, strict=True):

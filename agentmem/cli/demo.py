@@ -150,7 +150,7 @@ def _left(session: Session) -> str:
     left = _left_window(session.truncations())
     if not left:
         return "nothing: the window was never full"
-    summary = "a summary stands for them, and " if session.summaries() else ""
+    summary = "a summary covers them, and " if session.summaries() else ""
     return f"{left} left the window: {summary}the store has them in full"
 
 

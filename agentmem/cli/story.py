@@ -27,7 +27,7 @@ PINS = (
 )
 
 FACT = "4417"
-"""What is asked for at the end, and was said once in the second turn."""
+"""The fact of the last question, stated once in the second turn."""
 
 BEFORE = (
     Turn(

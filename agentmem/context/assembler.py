@@ -267,8 +267,8 @@ class Assembler:
         )
         # The template's default system text is replaced by the first pin, and is back without pins.
         if bool(before.pins) != bool(view.pins) and default_system(self._counter) is not None:
-            what = "take the place of" if view.pins else "no more stand for"
-            detail = f"{reuse.detail}; pins {what} the template's own system text"
+            what = "replace" if view.pins else "no longer replace"
+            detail = f"{reuse.detail}; pins {what} the template's default system text"
             reuse = replace(reuse, detail=detail)
         # It shows the same messages, but a result has replaced a synthetic one.
         return reuse if goes_on else replace(reuse, broken_by=PrefixBreak.RESULT)

@@ -57,7 +57,7 @@ def check_conservation(
             "not in the layout": missing,
             "in the layout twice": assembly.layout if length > assembly.head else (),
             "left out without a record": subtract(cut, named),
-            "covered by a summary that is not there": lost,
+            "covered by a missing summary": lost,
         }
         found += [
             Imbalance(assembly_id=assembly.id, spans=tuple(spans), problem=problem)

@@ -80,7 +80,7 @@ def find_answer(
             if answer is None:
                 raise ConflictError(
                     f"message {asked.position} was stored under this client key and has no "
-                    f"answer, and the conversation has gone on with message {stored.position}: "
+                    f"answer, and the conversation continued with message {stored.position}: "
                     "send it again under a new key"
                 )
             break

@@ -94,7 +94,7 @@ class Span(Checked):
     """Characters that are left of a clipped message."""
 
     anchor: int | None = None
-    """Position of the message that a recalled group stands before, where it is kept in place."""
+    """Position of the message after a recalled group that is kept in place."""
 
     source: str | None = None
     """Key of the summary that covers them."""

@@ -88,7 +88,7 @@ def test_what_a_summary_covers_needs_a_record_and_the_summary():
     (unnamed,) = check_conservation(balanced, [], {"abc"})
     assert unnamed.problem == "left out without a record"
     (lost,) = check_conservation(balanced, [record(1, 2)], set())
-    assert lost.problem == "covered by a summary that is not there"
+    assert lost.problem == "covered by a missing summary"
 
 
 def test_a_clipped_message_needs_a_record():

@@ -87,7 +87,7 @@ def test_a_prompt_says_whether_the_text_is_shown(name):
     assert OWN not in second.text
     assert "not shown, since pins take its place" in second.explain()
     assert second.reuse.broken_by is PrefixBreak.PINS
-    assert "pins take the place of the template's own system text" in second.reuse.detail
+    assert "pins replace the template's default system text" in second.reuse.detail
 
 
 def test_the_text_comes_back_with_the_last_pin_and_other_pins_say_nothing_of_it():
@@ -103,7 +103,7 @@ def test_the_text_comes_back_with_the_last_pin_and_other_pins_say_nothing_of_it(
     last = session.assemble()
 
     assert "own system text" not in more.reuse.detail
-    assert "pins no more stand for the template's own system text" in last.reuse.detail
+    assert "pins no longer replace the template's default system text" in last.reuse.detail
     assert OWN in last.text
 
 

@@ -99,7 +99,7 @@ class PrefixCache:
         self, token_ids: Sequence[int], blocks: Sequence[BlockId], *, salt: str = ""
     ) -> tuple[BlockId, int] | None:
         """
-        Find the block that goes on longest as *token_ids* do behind *blocks*, and hold it.
+        Find the child of *blocks* with the longest match to *token_ids*, and acquire it.
 
         Return it and the number of matching tokens. It must be copied, not shared.
 

@@ -109,7 +109,7 @@ class CausalModel:
 
     def new_cache(self) -> PagedCache:
         """Return an empty cache for the rows of one run."""
-        assert self.refusal is None, "this model keeps a cache of its own"
+        assert self.refusal is None, "this model has its own cache"
         window = Window()
         kept = (DynamicLayer, DynamicSlidingWindowLayer)
         layers = [RunLayer(window) if kind in kept else kind() for kind in self._layer_kinds()]

@@ -60,7 +60,7 @@ class DatabaseVectorIndex:
         found = self._table.search(query.astype("<f4").tobytes(), wanted, MAX_EXACT)
         for message_id, score in found:
             row = self._catalog.row_of(message_id)
-            assert row is not None, f"message {message_id} was found and is not there"
+            assert row is not None, f"message {message_id} was found but has no row"
             result[row] = score
         return result
 

@@ -75,7 +75,7 @@ class EmbeddingWorker:
         _workers.add(self)
 
     def _begin(self) -> None:
-        """Set up what a forked process has to have anew."""
+        """Create the state that a forked process must renew."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._asked = 0

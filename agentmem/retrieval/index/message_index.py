@@ -229,7 +229,7 @@ class MessageIndex:
 
     def _is_same(self, stored: StoredMessage) -> bool:
         row = self.message_table.row_of(stored.id)
-        assert row is not None, f"message {stored.id} was found and is not there"
+        assert row is not None, f"message {stored.id} was found but has no row"
         entry = indexed_message(stored, NO_SESSION, with_line=False)
         return entry is not None and content_hash(entry) == int(self.content_hashes.values[row])
 

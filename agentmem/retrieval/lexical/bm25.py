@@ -54,7 +54,7 @@ class LexicalIndex:
 
     def add(self, entries: Sequence[IndexedMessage], rows: range) -> None:
         """Index *entries* as *rows*, which continue the previous ones."""
-        assert rows.start == len(self), f"row {rows.start} added behind row {len(self) - 1}"
+        assert rows.start == len(self), f"row {rows.start} added after row {len(self) - 1}"
         for row, entry in zip(rows, entries, strict=True):
             words = self._analyzer.passage(searched_text(entry))
             counts = Counter(words.terms)

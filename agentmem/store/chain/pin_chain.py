@@ -74,7 +74,7 @@ def lock_main(connection: Connection, session_id: int) -> None:
 
 
 def digest_of(row: AnyRow) -> str:
-    """Return the hash of a version that `VERSIONS` selects; None if it is corrupt."""
+    """Return the hash of a version that `VERSIONS` selects; empty if it is corrupt."""
     columns = row._asdict()
     try:
         check_row("pin_version", row)

@@ -204,7 +204,7 @@ class _BranchCheck:
         for row in self._connection.execute(_SUMMARIES, keys):
             is_range = isinstance(row.first, int) and isinstance(row.last, int)
             if not is_range or not 1 <= row.first <= row.last <= branch.head:
-                self._say(None, f"a summary covers {row.first} to {row.last}, which are not there")
+                self._say(None, f"a summary covers {row.first} to {row.last}, which do not exist")
 
     def _message(
         self,
@@ -233,7 +233,7 @@ class _BranchCheck:
         elif is_marked(row):
             if stored is None:
                 self._bridge = _ANY
-                said = "is lost with its link, so that nothing proves what is behind it"
+                said = "is lost with its link, so that later messages cannot be verified"
                 self._findings.lose(self._branch.id, row.position, said)
         elif link is not None or integrity:
             self._say(row.position, "is not what was stored here, or does not follow what was")

@@ -98,7 +98,7 @@ def verify_summaries(connection: Connection, findings: Findings, branch_id: int)
             findings.say(branch_id, None, problem)
     for key, (first, last, _) in expected.items():
         if key not in there:
-            problem = f"the summary of {first} to {last} is not there as it was written"
+            problem = f"the summary of {first} to {last} is missing or was changed"
             findings.say(branch_id, None, problem)
 
 
@@ -120,7 +120,7 @@ def verify_pins(
         there[text] = holder
     gone = [place for text, place in findings.pins.items() if text not in there]
     for branch_id, at in sorted(gone):
-        problem = f"a version of a pin that was set behind message {at} is not there as it was set"
+        problem = f"a version of a pin that was set after message {at} is missing or was changed"
         findings.say(branch_id, None, problem)
 
 
@@ -142,7 +142,7 @@ def verify_user(
             _say_pin(findings, branch_id, row)
         there.add(text)
     if num_gone := len(expected - there):
-        problem = f"{num_gone} versions of the user's pins are not there as they were set"
+        problem = f"{num_gone} versions of the user's pins are missing or were changed"
         findings.say(branch_id, None, problem)
 
 

@@ -75,8 +75,8 @@ class UserImport:
         num_forged, num_gone = len(self._there - expected), len(expected - self._there)
         if num_forged or num_gone:
             problems.append(
-                f"{num_forged} versions of the user's pins are not what was set, and {num_gone} "
-                "that were set are not there"
+                f"{num_forged} versions of the user's pins are not in the chain, and {num_gone} "
+                "that are in it are missing"
             )
         if problems:
             raise DamagedFileError(

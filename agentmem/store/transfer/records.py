@@ -279,7 +279,7 @@ class Loader:
         self._waiting = []
 
     def _note_user_pin(self, kind: str, row: dict[str, Any], content: dict[str, Any]) -> None:
-        assert self._user is not None, "rows come behind the user whose they are"
+        assert self._user is not None, "rows follow their user"
         if kind == "pin" and row["scope"] == PinScope.USER:
             pin_id = self._new_ids["pin"][content["id"]]
             self._user_pins.add(pin_id)

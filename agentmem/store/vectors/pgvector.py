@@ -207,7 +207,7 @@ class PgVectors:
         return [(MessageId(row.message_id), float(row.score)) for row in rows]
 
     def _numbers(self, vector: bytes) -> tuple[float, ...]:
-        """Decode a vector; None if it is zero or of another dimension."""
+        """Decode a vector; empty if it is zero or of another dimension."""
         if len(vector) != _BYTES_PER_FLOAT * self._dimension:
             return ()
         numbers = struct.unpack(f"<{self._dimension}f", vector)
