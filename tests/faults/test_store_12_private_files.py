@@ -53,8 +53,8 @@ def test_what_a_killed_export_left_is_gone_with_the_next(tmp_path):
         memory.session("s").append("user", "secret")
         code = (
             "import os, signal; from pathlib import Path\n"
-            "from agentmem.store.transfer.atomic_file import whole_file\n"
-            f"with whole_file(Path({str(target)!r})) as file:\n"
+            "from agentmem.machine.atomic_file import atomic_write\n"
+            f"with atomic_write(Path({str(target)!r})) as file:\n"
             "    file.write(b'secret'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)"
         )
         killed = subprocess.run([sys.executable, "-c", code], check=False)

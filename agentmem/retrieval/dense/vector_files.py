@@ -18,7 +18,7 @@ from typing import IO, Final
 import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError
-from agentmem.machine.replacing import replacing
+from agentmem.machine.atomic_file import replace_file
 from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, SearchScope
 from agentmem.retrieval.dense.vector_file_format import (
     Header,
@@ -109,7 +109,7 @@ class VectorFiles:
         header = self._identity(search_scope) | {"generation": generation}
         try:
             self._remove_unfinished()
-            with replacing(path, prefix=f"{path.stem}.", suffix=INDEX_PART) as file:
+            with replace_file(path, prefix=f"{path.stem}.", suffix=INDEX_PART) as file:
                 for piece in encode(header, saved):
                     file.write(piece)
             _sync(self._folder)

@@ -18,13 +18,13 @@ from typing import IO, Any, Final
 from sqlalchemy import Connection, Table, bindparam, select
 
 from agentmem.errors import DamagedFileError, InvalidInputError, SessionNotFoundError
+from agentmem.machine.atomic_file import atomic_write
 from agentmem.store.database.damage import check_row
 from agentmem.store.database.database import Database
 from agentmem.store.database.schema import OwnerRow, SessionRow
 from agentmem.store.database.tenancy import not_found, owner_digest
 from agentmem.store.integrity.heads import check_key
 from agentmem.store.transcript.message_codec import to_json
-from agentmem.store.transfer.atomic_file import whole_file
 from agentmem.store.transfer.import_proof import CHAIN, hold_to_chain
 from agentmem.store.transfer.records import (
     EXPORTED,
@@ -87,7 +87,7 @@ class Transfer:
             lambda connection: _find_sessions(connection, scope, key, namespace)
         )
         try:
-            with whole_file(path) as file:
+            with atomic_write(path) as file:
                 writer = _Writer(file)
                 writer.write("agentmem-export", {"format": FORMAT, "chain": CHAIN})
                 for (owner_id, owner_namespace, user), session_ids in users.items():

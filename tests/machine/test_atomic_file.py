@@ -4,11 +4,11 @@ import stat
 import pytest
 
 from agentmem.errors import InvalidInputError
-from agentmem.store.transfer.atomic_file import whole_file
+from agentmem.machine.atomic_file import atomic_write
 
 
 def write(path, content=b"new"):
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 
@@ -89,7 +89,7 @@ def test_a_file_of_the_users_beside_it_stays(folder):
 
 
 def test_two_at_once_do_not_share_anything(folder):
-    with whole_file(folder / "x") as first:
+    with atomic_write(folder / "x") as first:
         write(folder / "x", b"second")
         first.write(b"first")
 
@@ -101,7 +101,7 @@ def test_a_failure_leaves_what_was_there(folder):
     (folder / "x").write_bytes(b"old")
 
     def fail():
-        with whole_file(folder / "x") as file:
+        with atomic_write(folder / "x") as file:
             file.write(b"new")
             raise KeyboardInterrupt
 

@@ -3,20 +3,20 @@
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
 from agentmem.errors import InvalidInputError
-from agentmem.machine.replacing import replacing
 
 _MAX_PREFIX: Final = 40
 """A name may have the maximum length; that of the temporary file is longer, so it is cut."""
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """
     Yield a temporary file that replaces *path* when the block ends, and is removed if it fails.
 
@@ -30,9 +30,32 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     target = _target_of(path)
     prefix = f".{target.name[:_MAX_PREFIX]}.agentmem-"
     _remove_unfinished(target.parent, prefix)
-    with replacing(target, prefix=prefix) as file:
+    with replace_file(target, prefix=prefix) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
+
+
+@contextmanager
+def replace_file(path: Path, *, prefix: str, suffix: str = "") -> Iterator[IO[bytes]]:
+    """
+    Do what `atomic_write` does, under a temporary name between *prefix* and *suffix*.
+
+    *path* is not checked, and what killed processes leave is for the caller to remove.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _remove_unfinished(folder: Path, prefix: str) -> None:
