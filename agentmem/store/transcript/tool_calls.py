@@ -210,10 +210,7 @@ class TranscriptRepair:
 
         Approximate: a prompt of another line with as many messages counts too.
         """
-        at = closed.answered_at or 0
-        if at <= self._branch.forked_at and self._branch.inherit != Inherit.ALL:
-            return True
-        keys = {"session": self._branch.session_id, "at": at}
+        keys = {"session": self._branch.session_id, "at": closed.answered_at or 0}
         return self._connection.execute(_SHOWN, keys).first() is not None
 
     def _closed(self, result: Message, origin: Origin) -> Call | None:

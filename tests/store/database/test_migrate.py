@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, inspect, text
 from agentmem.context import check_conservation
 from agentmem.errors import DatabaseUrlError, SchemaVersionError
 from agentmem.protocols import Embedding
-from agentmem.store import Store, current, downgrade, head, upgrade
+from agentmem.store import Store, current, downgrade, head, revisions, upgrade
 from agentmem.store.database import alembic_runner, migrate
 from agentmem.store.database.urls import parse_url
 from agentmem.types import DisplayForm, Span, Tier
@@ -225,14 +225,15 @@ def test_the_way_down_to_nothing_leaves_nothing(new_url):
     assert current(new_url) == head()
 
 
-def test_an_older_database_is_refused_with_the_command_that_helps(new_url):
-    upgrade(new_url, "0001")
+@pytest.mark.parametrize("revision", ["0001", revisions()[-2]])
+def test_an_older_database_is_refused_with_the_command_that_helps(new_url, revision):
+    upgrade(new_url, revision)
 
     with pytest.raises(SchemaVersionError, match="agentmem db upgrade --database") as caught:
         Store.open(new_url)
 
-    assert (caught.value.found, caught.value.expected) == ("0001", head())
-    assert current(new_url) == "0001"
+    assert (caught.value.found, caught.value.expected) == (revision, head())
+    assert current(new_url) == revision
     upgrade(new_url)
     Store.open(new_url).close()
 

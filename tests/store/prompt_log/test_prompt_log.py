@@ -4,10 +4,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from sqlalchemy import delete
 
 from agentmem.context import check_conservation
 from agentmem.errors import ConflictError, InvalidInputError, SessionNotFoundError
 from agentmem.store import Store
+from agentmem.store.database.schema import MessageRow
+from agentmem.store.prompt_log.summaries import Sources
 from agentmem.types import (
     DisplayForm,
     Inherit,
@@ -167,6 +170,28 @@ def test_summaries_are_written_with_the_prompt_that_first_shows_them(store, scop
     assert store.prompt_log.newest(scope, main).pins == (("session/role", 2),)
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_summary_may_cover_a_message_that_was_lost_and_none_that_was_deleted(
+    store, scope, main, is_deleted
+):
+    """A lost message is shown by a stand-in, which is in no row that could be counted."""
+    first, _ = store.messages.append(scope, main, [say("user", "a"), say("user", "b")])
+    if not is_deleted:
+        lose = delete(MessageRow).where(MessageRow.id == first.id)
+        store.database.write(lambda connection: connection.execute(lose))
+    sources = Sources(messages=store.messages.read(scope, main))
+    if is_deleted:
+        store.deletion.message(scope, main, 1)
+
+    made = prompt_of(main, summaries=(summary(main),))
+    if is_deleted:
+        with pytest.raises(ConflictError, match="1 messages"):
+            store.prompt_log.record(scope, made, sources=sources)
+    else:
+        store.prompt_log.record(scope, made, sources=sources)
+    assert len(store.prompt_log.summaries(scope, main)) == (0 if is_deleted else 1)
+
+
 def test_a_subtask_reads_its_parents_summaries_and_does_not_write_them_again(store, scope, main):
     store.prompt_log.record(scope, prompt_of(main, summaries=(summary(main),)))
     store.messages.append(scope, main, [say("user", "a")])
@@ -201,6 +226,25 @@ def test_a_purged_log_keeps_the_last_prompt_and_names_what_it_does_not_show(stor
     (record,) = store.prompt_log.truncations(scope, session_id)
     assert (record.first, record.last, record.reason) == (1, 2, TruncationReason.PURGED)
     assert check_conservation((kept,), (record,)) == ()
+
+
+def test_a_purge_names_exactly_what_the_last_prompts_own_records_leave_unnamed(store, scope, main):
+    """A position that is named twice passes the conservation check, so it is looked at here."""
+    layout = (Span(first=1, last=6, tier=None), Span(first=7, last=7, tier=Tier.CURRENT))
+    (window,) = prompt_of(main, truncated=True).truncations
+    for first, last in ((1, 6), (3, 4)):
+        own = (replace(window, first=first, last=last),)
+        store.prompt_log.record(scope, prompt_of(main, head=7, layout=layout, truncations=own))
+    session_id = store.sessions.branch(scope, main).session_id
+
+    store.retention.purge_log(datetime.now(UTC) + timedelta(days=400), namespace=scope.namespace)
+
+    records = store.prompt_log.truncations(scope, session_id)
+    assert {(one.first, one.last, one.reason) for one in records} == {
+        (1, 2, TruncationReason.PURGED),
+        (3, 4, TruncationReason.WINDOW),
+        (5, 6, TruncationReason.PURGED),
+    }
 
 
 def test_writers_that_show_the_same_new_summary_all_log_it_and_store_it_once(store, scope, main):
