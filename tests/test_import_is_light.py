@@ -51,3 +51,30 @@ def test_opening_a_database_that_is_up_to_date_loads_no_migrations(tmp_path):
     assert "alembic" in _loaded_by(open_it, SLOW)
 
     assert _loaded_by(open_it, SLOW) == "[]"
+
+
+RECORD_FORK_HOOKS = """
+import os, sys
+register, found = os.register_at_fork, []
+
+def recorded(**hooks):
+    name = sys._getframe(1).f_globals["__name__"]
+    found.extend([name] if name.startswith("agentmem") else [])
+    register(**hooks)
+
+os.register_at_fork = recorded
+import agentmem.inference, agentmem.memory, agentmem.testing
+import agentmem.retrieval.dense.sentence_embedder
+print(found)
+agentmem.Memory.open("sqlite://", counter=agentmem.testing.WordCounter()).close()
+print(found)
+"""
+
+
+def test_a_program_that_only_imports_it_has_no_fork_hooks_of_it():
+
+    done = subprocess.run(
+        [sys.executable, "-c", RECORD_FORK_HOOKS], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == ["[]", "['agentmem.machine.forks']"]

@@ -2,12 +2,12 @@
 
 import contextlib
 import ctypes
-import os
 from functools import cache
 
 import torch
 
 from agentmem.errors import ConfigError
+from agentmem.machine.forks import call_in_child
 
 _KINDS = {"cpu", "cuda", "mps"}
 
@@ -60,4 +60,4 @@ def compute_in_one_thread_in_forks() -> None:
 
     The worker threads of torch do not survive a fork, and torch would wait for them forever.
     """
-    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    call_in_child(lambda: torch.set_num_threads(1))

@@ -6,8 +6,6 @@ a search finds messages that were committed before it by their words.
 """
 
 import logging
-import os
-import weakref
 from collections.abc import Collection, Sequence
 from typing import Final, Self
 
@@ -92,7 +90,6 @@ class HybridSearchIndex:
             self._worker = EmbeddingWorker(retrieval_store, embedder, self._library.maintain)
         self._query_error: str | None = None
         self._is_closed = False
-        _search_indexes.add(self)
 
     def __repr__(self) -> str:
         return short_repr("HybridSearchIndex", _fingerprint(self._embedder))
@@ -269,15 +266,3 @@ def _fingerprint(embedder: Embedder | None) -> str | None:
 
 def _no_progress(_what: str, _done: int, _total: int) -> None:
     pass
-
-
-_search_indexes: "weakref.WeakSet[HybridSearchIndex]" = weakref.WeakSet()
-
-
-def _begin_all_anew() -> None:
-    """Replace the parent's locks, and state that another thread was changing at the fork."""
-    for recall in list(_search_indexes):
-        recall._library._begin()  # noqa: SLF001 - what no caller should do
-
-
-os.register_at_fork(after_in_child=_begin_all_anew)

@@ -7,7 +7,6 @@ a change of the embedder only makes the queue longer. The newest messages come f
 
 import atexit
 import logging
-import os
 import threading
 import time
 import weakref
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from agentmem.machine.forks import renew_in_child
 from agentmem.machine.logs import log, nature
 from agentmem.protocols import RetrievalStore
 from agentmem.retrieval.dense.embed_messages import embed_messages
@@ -71,11 +71,12 @@ class EmbeddingWorker:
         self.num_rounds = 0
         """Completed sweeps over the whole queue."""
         self._is_closed = False
-        self._begin()
+        self.begin_anew()
         _workers.add(self)
+        renew_in_child(self)
 
-    def _begin(self) -> None:
-        """Create the state that a forked process must renew."""
+    def begin_anew(self) -> None:
+        """Start without a thread and with locks of its own, as a forked process must."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._asked = 0
@@ -318,11 +319,4 @@ def _close_all() -> None:
         worker.close()
 
 
-def _begin_all_anew() -> None:
-    """Replace the thread and the locks of the parent, which do not survive a fork."""
-    for worker in list(_workers):
-        worker._begin()  # noqa: SLF001 - its own module
-
-
 atexit.register(_close_all)
-os.register_at_fork(after_in_child=_begin_all_anew)

@@ -1,8 +1,6 @@
 """An embedder with sentence-transformers. Importing this loads torch."""
 
 import hashlib
-import os
-import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from agentmem.errors import ModelLoadError
 from agentmem.machine.device import choose_device, compute_in_one_thread_in_forks
+from agentmem.machine.forks import hold_in_fork
 from agentmem.machine.quiet import quiet_libraries
 from agentmem.retrieval.dense.embedder_files import DEFAULT_EMBEDDER, digest_of, find_embedder
 from agentmem.retrieval.dense.priority_lock import PriorityLock
@@ -49,7 +48,8 @@ class SentenceEmbedder:
     def __init__(self, model: SentenceTransformer, digest: str) -> None:
         self._model: Any = model
         self._lock = PriorityLock()
-        _embedders.add(self)
+        self._held = ExitStack()
+        hold_in_fork(self)
         compute_in_one_thread_in_forks()
         self._dimension = int(model.get_embedding_dimension() or 0)
         tokenizer = self._model.tokenizer
@@ -167,6 +167,19 @@ class SentenceEmbedder:
             pieces.append((piece[0][0], piece[-1][1] - 1))
         return [(0, pieces[0][1]), *pieces[1:-1], (pieces[-1][0], len(text) - 1)]
 
+    def hold(self) -> None:
+        """Block forks while the model runs, whose locks the child would inherit."""
+        self._held.enter_context(self._lock.acquire(is_urgent=True))
+
+    def let_go(self) -> None:
+        """Go on after a fork, in the parent."""
+        self._held.close()
+
+    def begin_anew(self) -> None:
+        """Replace the lock that a thread of the parent may have held."""
+        _left_behind.append(self._held)
+        self._held, self._lock = ExitStack(), PriorityLock()
+
     def _encode(self, texts: list[str], *, is_query: bool) -> Float32s:
         encode = self._model.encode_query if is_query else self._model.encode_document
         vectors: Float32s = encode(
@@ -185,29 +198,5 @@ def _reads(tokenizer: Any, text: str) -> bool:
     return tokenizer.unk_token_id not in token_ids and len(token_ids) < len(text)
 
 
-_embedders: "weakref.WeakSet[SentenceEmbedder]" = weakref.WeakSet()
-
-
-_held_for_fork = ExitStack()
 _left_behind: list[ExitStack] = []
 """Locks of the parent process: releasing one could wait for one of its threads."""
-
-
-def _wait_before_fork() -> None:
-    """Block forks while the model runs, whose locks the child would inherit."""
-    for embedder in list(_embedders):
-        _held_for_fork.enter_context(embedder._lock.acquire(is_urgent=True))  # noqa: SLF001 - its own module
-
-
-def _go_on_in_child() -> None:
-    """Replace the locks that the parent's threads held."""
-    _left_behind.append(_held_for_fork.pop_all())
-    for embedder in list(_embedders):
-        embedder._lock = PriorityLock()  # noqa: SLF001 - its own module
-
-
-os.register_at_fork(
-    before=_wait_before_fork,
-    after_in_parent=_held_for_fork.close,
-    after_in_child=_go_on_in_child,
-)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentmem.errors import AgentMemError, ConfigError
+from agentmem.machine.forks import renew_in_child
 from agentmem.machine.logs import log, nature
 from agentmem.protocols import RetrievalStore, SearchScope
 from agentmem.retrieval.dense.embedder import Embedder
@@ -67,10 +68,11 @@ class IndexCache:
         self._files = files
         self._settings = settings
         self.file_error: str | None = None
-        self._begin()
+        self.begin_anew()
+        renew_in_child(self)
 
-    def _begin(self) -> None:
-        """Create the state that a forked process must renew."""
+    def begin_anew(self) -> None:
+        """Start without locks and indexes; another thread may have held them at a fork."""
         self._lock = threading.Lock()
         self._indexes: OrderedDict[SearchScope, MessageIndex] = OrderedDict()
         self._save_at = float("-inf")
