@@ -100,7 +100,7 @@ def demo(  # noqa: PLR0913 - one option each
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Play a travel agent, and show what was pinned, left, recalled and reused."""
+    """Run a sample conversation, and show its pins, truncations, recall and prefix reuse."""
     config = InferenceConfig(device=device, dtype=dtype)
     console = beside(as_json=as_json)
     # The database first: a typo in a URL is reported before a model is loaded.

@@ -1,4 +1,4 @@
-"""A story of one screen: what a memory pins, leaves out, recalls and reuses, with the evidence."""
+"""The demo: pins, truncations, recall and prefix reuse of a short conversation, with evidence."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -31,12 +31,12 @@ _WIDTH = 88
 SAMPLING = Sampling(max_tokens=_REPLY)
 
 _SHARE = 0.95
-"""Of the story's tokens the window holds this much, so that it is full before the end."""
+"""Size of the window as a share of the story's tokens, so that it is full before the end."""
 
 
 @dataclass(slots=True)
 class Play:
-    """One run of the story, and what it has seen so far."""
+    """One run of the story, and its results so far."""
 
     console: Console
     database: str
@@ -136,7 +136,7 @@ class Play:
 
 
 def _left_window(records: Iterable[TruncationRecord]) -> str:
-    """Return in words which messages left the window by *records*; empty if none did."""
+    """Describe the messages that left the window by *records*; empty if none did."""
     left = [
         record
         for record in records
@@ -176,7 +176,7 @@ def _reused(replies: list[Reply]) -> str:
 
 
 def _retriever() -> Retriever | None:
-    """Return a retriever by words alone, which loads no model; None where it is not installed."""
+    """Return a lexical retriever, which loads no model; None where it is not installed."""
     if find_spec("numpy") is None or find_spec("Stemmer") is None:
         return None
     from agentmem.retrieval import HybridRetriever  # noqa: PLC0415 - an extra
@@ -186,7 +186,7 @@ def _retriever() -> Retriever | None:
 
 def run_demo(console: Console, database: str, model: LanguageModel, remark: str) -> list[Reply]:
     """
-    Play the story into *database*, after a *remark* about the model, and return its replies.
+    Run the story in *database*, after a *remark* about the model, and return its replies.
 
     Raises:
         AgentMemError: the database cannot be opened, or the model fails.
@@ -201,14 +201,14 @@ def run_demo(console: Console, database: str, model: LanguageModel, remark: str)
 
 
 def _budget(model: LanguageModel) -> Budget:
-    """Return a budget that the story does not fit into, as this model counts."""
+    """Return a budget that the story exceeds, by this model's token counts."""
     said = [Message(role=Role.USER, parts=(TextPart(text=text),)) for text in story.texts()]
     whole = sum(model.counter.count(message) for message in said)
     return Budget(context=int(_SHARE * whole) + _REPLY, reply=_REPLY, summary=64, retrieved=64)
 
 
 def _unused_key(memory: Memory, wanted: str) -> str:
-    """Choose the key for this run: numbered if an earlier one is in the database."""
+    """Return an unused session key, numbered if *wanted* exists."""
     key, number = wanted, 1
     while True:
         try:

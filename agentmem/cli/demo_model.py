@@ -1,4 +1,4 @@
-"""Which model plays the demo: the small one, a folder, a server, or a script without torch."""
+"""The model of the demo: the default one, a folder, a server, or a script without torch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ def demo_model(
     console: Console, name: str | None, server: str | None, config: InferenceConfig
 ) -> Iterator[tuple[LanguageModel, str]]:
     """
-    Load what answers in the demo, and yield it with a remark on what to expect of it.
+    Load the model of the demo, and yield it with a remark on its quality.
 
     Raises:
-        ModelLoadError: there is no model *name*.
+        ModelLoadError: the model *name* cannot be loaded.
         InvalidInputError: *server* is not OpenAI-compatible, or is given with ``scripted``.
     """
     if server is not None:

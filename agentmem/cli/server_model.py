@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible server, as the demo asks it."""
+"""A model on an OpenAI-compatible server, for the demo."""
 
 import json
 import re
@@ -21,10 +21,10 @@ _PIECE = re.compile(r"\s?\w{1,4}|\S|\s")
 
 class EstimatingCounter:
     """
-    Counts four letters as a token, since a server does not show its tokenizer.
+    Counts four letters as a token, since a server does not expose its tokenizer.
 
-    It remembers the messages of what it has rendered: a server is sent messages, and a model of
-    this package is given their ids.
+    It caches the rendered messages by their ids: a server gets messages, while a model of this
+    package gets ids.
     """
 
     fingerprint = "estimate-4"
@@ -47,7 +47,7 @@ class EstimatingCounter:
         return len(_PIECE.findall(self._text(message)))
 
     def messages_of(self, token_ids: tuple[int, ...]) -> tuple[Message, ...]:
-        """Return the messages that were rendered to these ids last."""
+        """Return the messages that were last rendered to these ids."""
         return self._rendered[token_ids]
 
     @staticmethod
@@ -63,18 +63,18 @@ def _id_of(piece: str) -> int:
 
 class ServerModel:
     """
-    A `LanguageModel` that asks ``POST {url}/chat/completions`` and streams the answer.
+    A `LanguageModel` that streams answers from ``POST {url}/chat/completions``.
 
     Raises:
         ConfigError: httpx is not installed.
-        InvalidInputError: there is no such server, or it names no model.
+        InvalidInputError: the server cannot be reached, or lists no model.
     """
 
     context_window = 8192
 
     def __init__(self, url: str, *, model: str | None = None) -> None:
         if find_spec("httpx") is None:
-            raise ConfigError("a server is asked with httpx: pip install httpx")
+            raise ConfigError("a server needs httpx: pip install httpx")
         import httpx  # noqa: PLC0415 - for this class alone
 
         self._error: type[Exception] = httpx.HTTPError
@@ -99,7 +99,7 @@ class ServerModel:
         Stream one answer.
 
         Raises:
-            InferenceError: the server answers with an error, or breaks off.
+            InferenceError: the server returns an error, or the connection is lost.
         """
         started = time.perf_counter()
         body = {

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """
-    The user says something; a tool may answer before the model does.
+    A user message; a tool may answer before the model does.
 
     Args:
         user: the question.
-        answer: what a scripted model answers.
+        answer: the answer of a scripted model.
         call: name and arguments of a tool call.
-        result: what the tool gives.
+        result: the result of the tool.
     """
 
     user: str
@@ -90,11 +90,11 @@ LAST = Turn(
 
 
 def texts() -> list[str]:
-    """Return what users and tools say in the main session, to be measured."""
+    """Return the texts of users and tools in the main session, to count their tokens."""
     turns = (*BEFORE, *AFTER, LAST)
     return [text for turn in turns for text in (turn.user, turn.result, turn.answer) if text]
 
 
 def answers() -> list[str]:
-    """Return what a scripted model answers, in the order of the story."""
+    """Return the answers of a scripted model, in the order of the story."""
     return [turn.answer for turn in (*BEFORE, *SUBTASK, *AFTER, LAST)]

@@ -1,4 +1,4 @@
-"""Selects what is recalled for a prompt, within its share of the budget."""
+"""Select the recalled messages of a prompt, within their share of the budget."""
 
 from agentmem.config import Budget
 from agentmem.context.draft import Draft

@@ -2,10 +2,10 @@
 Sentences that bind or inform, which a summary carries before everything else.
 
 A rule, a limit, a deadline, a decision, the state of the work, a preference, a name or a number is
-needed word for word long after it was said, and frequency says nothing about it: what is repeated
-most is filler. So each statement gets a strength by surface signals in several languages, without a
-model. ``benchmarks/compaction_survival.py`` measures how many planted statements are left after
-five rounds of compaction.
+needed word for word much later, and its frequency is not informative: the most repeated text is
+filler. So each statement gets a strength by surface signals in several languages, without a model.
+``benchmarks/compaction_survival.py`` measures how many planted statements survive five rounds of
+compaction.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Final
 from agentmem.types import Role
 
 MIN_STRENGTH: Final = 2.0
-"""From here on a statement stands: one that binds, that has a label, or two specific values."""
+"""Minimum strength of a standing fact: one that binds, has a label, or two specific values."""
 
 _BINDS_WEIGHT: Final = 2.0
 _LABEL_WEIGHT: Final = 3.0

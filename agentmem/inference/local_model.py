@@ -294,7 +294,7 @@ class LocalModel:
 
     def stats(self) -> ModelStats:
         """
-        Return counters of what it has done since it was loaded. Cheap: it never waits for a step.
+        Return the counters since it was loaded. Cheap: it does not wait for a step.
 
         Raises:
             InferenceError: the model is closed, or this process is a fork of its own.

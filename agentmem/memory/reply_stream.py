@@ -40,7 +40,7 @@ class Answer(Protocol):
         """Separate reasoning from the answer."""
 
     def store(self, message: Message, origin: Origin) -> StoredMessage:
-        """Store the answer, and return what is stored."""
+        """Store the answer, and return the stored message."""
 
     def apply_auto_pin(self, stored: StoredMessage) -> None:
         """Set the policy's pin of *stored*. It may raise; the answer stays stored, once."""

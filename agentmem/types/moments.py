@@ -9,7 +9,7 @@ MONTHS: Final = (
 )
 
 PAUSE_S: Final = 3600.0
-"""A longer silence ends a sitting: what is said after it is about something else."""
+"""A longer pause ends a sitting: later messages are about another topic."""
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:

@@ -1,8 +1,8 @@
 """
-Representations that fit a line: what differs from the defaults, long values cut.
+Representations that fit a line: fields that differ from the defaults, long values truncated.
 
-A prompt has thousands of ids, and a message may have a book: in a debugger, a notebook or a log
-line the whole of one is never what is wanted. The values are there as attributes.
+A prompt has thousands of ids, and a message may be as long as a book, too much for a debugger, a
+notebook or a log line. The full values are attributes.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """
 Render messages with the model's chat template.
 
-What the template takes is found out once, by `template_probes`; what it does not take is written
+The template's capabilities are probed once, by `template_probes`; unsupported messages are written
 another way, by `transcript`.
 """
 

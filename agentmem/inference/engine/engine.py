@@ -232,7 +232,7 @@ class Engine:
         )
 
     def stats(self) -> ModelStats:
-        """Return what was done so far, without waiting for the lock of a step."""
+        """Return the counters so far, without waiting for the lock of a step."""
         self._require_own_process()
         counters = self._batcher.counters
         free, cached, in_use, total = self._blocks_now()

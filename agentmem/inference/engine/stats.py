@@ -1,4 +1,4 @@
-"""Counters of an engine: what is counted while it runs, and the value that callers read."""
+"""Counters of an engine, and the immutable value for callers."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStats:
     """
-    What a model has done since it was loaded, and the use of its KV blocks at this moment.
+    Counters of a model since it was loaded, and the current usage of its KV blocks.
 
     All but the fields ``kv_*`` are counters: they only grow, and two readings are subtracted. They
     are read without waiting for a step, so that the numbers may be from different steps.

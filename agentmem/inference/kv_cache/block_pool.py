@@ -18,11 +18,10 @@ NULL_BLOCK = BlockId(0)
 
 class BlockPool:
     """
-    Hands out the block ids 1 to *num_blocks* and counts who holds them.
+    Allocates the block ids 1 to *num_blocks*, with reference counts.
 
-    A holder is a running sequence or the prefix cache; the pool does not care which. A block
-    becomes free when its last holder lets go, so sharing a prefix is one `retain()` and
-    evicting it is one `release()`.
+    References are held by running sequences and by the prefix cache. A block is free at
+    ref_count 0, so sharing a prefix is one `retain()` and evicting it is one `release()`.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -42,12 +41,12 @@ class BlockPool:
         return len(self._free)
 
     def ref_count(self, block: BlockId) -> int:
-        """Return how many hold *block*; 0 means that it is free."""
+        """Return the reference count of *block*; 0 means that it is free."""
         return self._num_holders[block]
 
     def allocate(self, count: int) -> list[BlockId]:
         """
-        Take *count* free blocks, each with one holder.
+        Allocate *count* free blocks, each with ref_count 1.
 
         All or nothing: on a shortage the pool is unchanged, so the caller can evict and retry
         without undoing half an allocation.
@@ -63,12 +62,12 @@ class BlockPool:
         return blocks
 
     def retain(self, block: BlockId) -> None:
-        """Add one holder to *block*, which has one already."""
+        """Increment the ref_count of *block*, which must be at least 1."""
         assert self._num_holders[block] > 0, f"block {block} is free and cannot be shared"
         self._num_holders[block] += 1
 
     def release(self, blocks: Iterable[BlockId]) -> None:
-        """Drop one holder from each of *blocks*; the last one out frees the block."""
+        """Decrement the ref_count of each of *blocks*; free those that reach 0."""
         for block in blocks:
             assert self._num_holders[block] > 0, f"block {block} released twice"
             self._num_holders[block] -= 1
@@ -84,7 +83,7 @@ class BlockPool:
         assert all(self._num_holders[block] == 0 for block in self._free), "a free block is held"
 
     def check_holders(self, expected: Mapping[BlockId, int]) -> None:
-        """Assert that each block has as many holders as *expected*, and none where it is not."""
+        """Assert the *expected* reference counts; 0 for blocks that it does not have."""
         for block in map(BlockId, range(1, self.num_blocks + 1)):
             found, wanted = self._num_holders[block], expected.get(block, 0)
             assert found == wanted, f"block {block} has {found} holders and not {wanted}"

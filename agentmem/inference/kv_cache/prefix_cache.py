@@ -125,7 +125,7 @@ class PrefixCache:
 
     def allocate(self, count: int) -> list[BlockId]:
         """
-        Take *count* blocks, evicting what is cached where too few are free.
+        Allocate *count* blocks, evicting cached ones if too few are free.
 
         Raises:
             OutOfBlocksError: fewer than *count* are free or cached; nothing was evicted.

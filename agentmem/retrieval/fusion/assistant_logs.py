@@ -42,7 +42,7 @@ class LogPriors:
         recency: boost of the newest sitting, decaying with each older one.
         opening: boost of the first message of a sitting, which names its topic.
         dense: weight of the dense list; the lexical one has 1. The vector of a turn of several
-            sentences says less of what is looked for: +.005 with 0.7.
+            sentences is less specific: +.005 with 0.7.
     """
 
     user: float

@@ -51,7 +51,7 @@ class QueryBoost(Protocol):
 @dataclass(frozen=True, slots=True)
 class NamedSpeaker:
     """
-    Boost the speaker whom the query names, who mostly gave the answer.
+    Boost the speaker that the query names, mostly the author of the answer.
 
     Safe with roles only: it needs a speaker's name, or one that both speakers use.
     """

@@ -43,7 +43,7 @@ class SpeakerAliases:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The number of everyone who ever spoke, by name; those without one by their role."""
+        """The number of each speaker, by name, or by role without one."""
         return self._numbers
 
     def add(self, row: int, role: Role, speaker: str, text: str) -> int:

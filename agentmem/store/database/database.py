@@ -117,7 +117,7 @@ def _pool(config: DatabaseConfig) -> dict[str, Any]:
 
 SNAPSHOT_CACHE: Final = "agentmem_snapshot"
 """
-Execution option of the connection of a `Database.snapshot`: a dict of what was read on it.
+Execution option of the connection of a `Database.snapshot`: a dict that caches its reads.
 
 Several parts look up the same branch, and in a snapshot it is the same row.
 """

@@ -76,7 +76,7 @@ def check_moment(moment: datetime) -> datetime:
 
 
 def not_found(what: str, name: object, scope: Scope) -> SessionNotFoundError:
-    """Return the error for what is absent or another user's: the two look the same."""
+    """Return the error for absent rows and other users' rows, which are indistinguishable."""
     return SessionNotFoundError(
         f"there is no {what} {name!r} of user {scope.user!r} in namespace {scope.namespace!r}"
     )

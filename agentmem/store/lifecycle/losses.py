@@ -89,7 +89,7 @@ def restore_place(connection: Connection, branch_id: int, position: int) -> None
     """
     Restore *position* for the only message of a branch with an invalid one, if one is missing.
 
-    Ids ascend with positions, which tells whether it can be that one. If several can be, all their
+    Ids ascend with positions, which shows whether it can be that one. If several can be, all their
     texts are deleted, so that the text of the missing message is deleted in any case.
     """
     branch = connection.execute(_BRANCH, {"branch": branch_id}).one()
