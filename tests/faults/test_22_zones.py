@@ -11,7 +11,7 @@ import pytest
 
 from agentmem import Budget, Memory
 from agentmem.errors import ConfigError, InvalidInputError
-from agentmem.memory import clocks
+from agentmem.memory import session_clock
 from agentmem.protocols import Hit
 from agentmem.retrieval import HybridRetriever
 from agentmem.retrieval.rows.message_table import MessageTable, indexed_message
@@ -177,8 +177,8 @@ def test_a_machine_without_time_zones_is_told_what_to_install(monkeypatch):
     def missing(name):
         raise zoneinfo.ZoneInfoNotFoundError(name)
 
-    monkeypatch.setattr(clocks, "ZoneInfo", missing)
-    monkeypatch.setattr(clocks, "available_timezones", set)
+    monkeypatch.setattr(session_clock, "ZoneInfo", missing)
+    monkeypatch.setattr(session_clock, "available_timezones", set)
 
     with pytest.raises(ConfigError, match="tzdata"):
         Memory.open("sqlite://", timezone="Europe/Berlin")
