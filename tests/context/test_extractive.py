@@ -74,6 +74,7 @@ def test_a_summary_never_takes_more_than_it_may_and_is_the_same_again(texts, max
     assert text == summarize(*texts, max_tokens=max_tokens)
 
 
+@pytest.mark.slow
 def test_a_huge_listing_is_summed_up_in_bounded_time():
     text = summarize("\n".join(f"line {n} costs {n} EUR" for n in range(50_000)))
 

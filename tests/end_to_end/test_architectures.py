@@ -92,6 +92,7 @@ def test_a_fork_in_the_middle_of_a_block(subject):
     assert [result.usage.cached_tokens for result in results] == [0, 43, 43]
 
 
+@pytest.mark.slow
 def test_preempted_and_taken_up_again(subject):
     """There is room for the three prompts alone, and the engine is made to hope for the best."""
     model = model_with_blocks(29, module=subject.module)

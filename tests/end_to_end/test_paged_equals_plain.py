@@ -69,6 +69,7 @@ def test_a_pool_that_grows_keeps_what_it_held(monkeypatch):
     assert model.kv_usage().kv_bytes <= 1 << 20
 
 
+@pytest.mark.slow
 def test_a_buffer_that_grows_in_the_middle_of_an_answer_gives_the_plain_tokens(module, monkeypatch):
     monkeypatch.setattr("agentmem.inference.runner.batch_plan.SPARE_SLOTS", 1)
     model = tiny_model(module=module, prefill_chunk=7)

@@ -69,6 +69,7 @@ def test_what_two_prompts_share_is_told_exactly_while_results_come_in(session, o
     assert session.check() == ()
 
 
+@pytest.mark.slow
 def test_the_window_slides_over_rounds_whose_results_came_out_of_order():
     budget = Budget(context=120, reply=20, summary=0)
     with Memory.open(

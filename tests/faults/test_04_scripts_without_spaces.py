@@ -13,6 +13,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", TEXTS)
 def test_every_line_of_a_summary_names_its_speaker(script):
     memory = Memory.open("sqlite://", counter=WordCounter(), budget=Budget(context=200, reply=20))

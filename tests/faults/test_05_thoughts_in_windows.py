@@ -25,6 +25,7 @@ def think(session, words, number):
     session.append("tool", f"result {number}", tool_call_id=call.id)
 
 
+@pytest.mark.slow
 @shows_in_loops
 def test_a_thought_larger_than_the_window_is_left_out_and_on_record(family):
     session = session_of(family)

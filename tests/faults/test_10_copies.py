@@ -65,6 +65,7 @@ def bare(line):
     return " ".join(re.sub(r" \(\d+ times\)$", "", line).casefold().split())
 
 
+@pytest.mark.slow
 def test_the_one_fact_is_recalled_behind_200_copies(opened):
     session = opened().session("s")
     session.append("user", FACT)
@@ -154,6 +155,7 @@ def test_copies_in_other_sessions_are_copies_too(opened):
     assert len({bare(hit.stored.message.text) for hit in everywhere}) == 3
 
 
+@pytest.mark.slow
 def test_kept_blocks_show_a_line_once_and_as_it_was(opened):
     memory = opened(policy=Policy(keep_recalled=True))
     session = memory.session("s")

@@ -100,6 +100,7 @@ def test_between_two_slides_so_much_is_said(  # noqa: PLR0913, PLR0917 - what th
     assert slides(prompts) <= 1 + said / margin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8, 0.9])
 def test_recalled_text_that_comes_and_goes_moves_the_window_no_more(share, keep):
@@ -156,6 +157,7 @@ def test_a_question_over_the_window_is_clipped_again_once_in_a_while():
     assert results == [words(5)]
 
 
+@pytest.mark.slow
 def test_pins_that_grow_shrink_the_summaries_with_the_next_slide():
     agent, _ = opened(0)
     talk(agent, [12] * 60)

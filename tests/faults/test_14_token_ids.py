@@ -96,6 +96,7 @@ def test_ids_are_those_that_the_text_is_the_beginning_of(token_ids, stop, text, 
     assert_they_belong_together(result)
 
 
+@pytest.mark.slow
 def test_every_stop_string_of_every_text_leaves_what_belongs_together():
     for token_ids in itertools.product((1, 2, 3, 4, 8), repeat=3):
         spelled = Spelling().decode(token_ids)

@@ -60,6 +60,7 @@ def opened(path, summarizer, budget, retriever=None, **policy):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("summary", [0.15, 0.4, 300])
 @pytest.mark.parametrize("name", SUMMARIZERS)
 def test_the_first_prompt_fills_the_budget(tmp_path, name, summary):
@@ -77,6 +78,7 @@ def test_the_first_prompt_fills_the_budget(tmp_path, name, summary):
         assert session.assemble().token_ids == prompt.token_ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pinned", [0.5, 0.8])
 def test_it_fills_what_large_pins_leave(tmp_path, pinned):
     budget = Budget(context=2100, reply=100, retrieved=0)
@@ -91,6 +93,7 @@ def test_it_fills_what_large_pins_leave(tmp_path, pinned):
         assert used >= 0.95 * left - 24  # a turn has up to 26 tokens
 
 
+@pytest.mark.slow
 def test_it_fills_the_budget_beside_what_is_recalled(tmp_path):
     budget = Budget(context=1100, reply=100)
     with opened(tmp_path / "a.db", ExtractiveSummarizer(), budget, HybridRetriever()) as memory:
@@ -105,6 +108,7 @@ def test_it_fills_the_budget_beside_what_is_recalled(tmp_path):
         assert session.assemble().token_ids == prompt.token_ids
 
 
+@pytest.mark.slow
 def test_another_budget_over_the_same_history_is_filled_too(tmp_path):
     budget = Budget(context=400, reply=50, retrieved=0)
     with opened(tmp_path / "a.db", ExtractiveSummarizer(), budget) as memory:

@@ -123,6 +123,7 @@ def test_a_gap_is_taken_up_after_a_restart_and_in_a_subtask(tmp_path):
     assert len(hidden(prompt)) < 12
 
 
+@pytest.mark.slow
 def test_what_a_branch_does_not_inherit_is_never_taken_up():
     budget = Budget(context=300, reply=20, low_water=1.0, summary=0.4, retrieved=0)
     with Memory.open("sqlite://", counter=WordCounter(), budget=budget) as memory:
@@ -240,6 +241,7 @@ def test_a_full_tier_folds_what_stands_side_by_side_before_it_drops_anything(ran
     assert [(s.first, s.last) for s in made] == left
 
 
+@pytest.mark.slow
 def test_the_current_question_is_shown_and_its_range_is_named_once():
     budget = Budget(context=400, reply=20, summary=0.3, retrieved=0)
     with Memory.open("sqlite://", counter=WordCounter(), budget=budget) as memory:
@@ -261,6 +263,7 @@ def test_the_current_question_is_shown_and_its_range_is_named_once():
     assert hidden(prompt) == []
 
 
+@pytest.mark.slow
 def test_what_is_taken_up_later_has_the_day_of_the_user_s_time_zone():
     budget = Budget(context=300, reply=20, low_water=1.0, summary=0.5, retrieved=0)
     noon = datetime(2026, 5, 1, 12, tzinfo=UTC)

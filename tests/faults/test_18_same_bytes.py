@@ -166,6 +166,7 @@ def test_an_old_history_gives_the_same_first_prompt_again(tmp_path):
             assert_same(one, other)
 
 
+@pytest.mark.slow
 def test_hits_of_ones_own_give_the_same_prompt_again(tmp_path):
     rng = seeded(7)
     with opened(tmp_path / "a.db", Policy(), Budget(context=300, reply=30)) as memory:

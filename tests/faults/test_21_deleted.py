@@ -85,6 +85,7 @@ def test_a_record_says_that_something_is_deleted(session):
     assert found in ([(1, 2)], [(1, 1), (2, 2)])
 
 
+@pytest.mark.slow
 def test_what_is_deleted_leaves_a_full_window_as_the_rest_does(session):
     for number in range(60):
         session.append("user", f"question {number}")

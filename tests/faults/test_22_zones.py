@@ -60,6 +60,7 @@ def fill(session, number=60):
         session.assemble(budget=SMALL, hits=())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("zone", "shown", "day"),
     [

@@ -74,6 +74,7 @@ def test_a_memory_is_closed_in_a_coroutine_after_its_replies_came_to_their_end(u
     assert asyncio.run(main()) == WORDS
 
 
+@pytest.mark.slow
 def test_coroutines_read_on_while_another_drains_the_memory(url):
     """The loop goes on: what it reads comes to its end."""
 
@@ -172,6 +173,7 @@ def test_two_loops_in_two_threads_share_a_memory_and_a_model(url):
     assert len({*answers["a"], *answers["b"]}) == 1
 
 
+@pytest.mark.slow
 def test_a_time_out_is_prompt_while_forty_others_run():
     async def main():
         model = Slow(*[WORDS] * 50, pause_s=0.1)

@@ -169,6 +169,7 @@ def test_what_rows_share_is_counted_once():
     assert most == 8
 
 
+@pytest.mark.slow
 def test_rows_that_grow_past_what_was_hoped_are_preempted_and_say_the_same():
     model = model_with_blocks(400, module=MODULE, run_slots=170)
     model._engine._admission._share = 0.0
@@ -191,6 +192,7 @@ def test_several_answers_to_one_prompt_wait_where_their_buffers_do_not_fit():
     assert model.kv_usage().run_bytes == 0
 
 
+@pytest.mark.slow
 def test_long_life_of_a_batch_takes_no_more_slots_than_its_rows():
     """Rows come and go; those that are there are short."""
     model = model_with_blocks(400, module=MODULE, run_slots=1 << 14)

@@ -27,6 +27,7 @@ def test_an_encoder_reuses_nothing_and_says_what_generate_says(kind):
     assert "in parts" in reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "camembert", "data2vec-text", "roberta"])
 def test_the_same_class_as_a_decoder_reuses_and_counts_positions_as_generate_does(kind):
     module = tiny_module(kind, is_decoder=True)

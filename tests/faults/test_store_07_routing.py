@@ -47,6 +47,7 @@ def test_a_warm_run_says_what_a_cold_one_and_generate_say(kind, dtype):
     assert cold == warm == together == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_phimoe_in_half_precision_is_refused_with_a_reason(dtype):
     model = tiny_model(module=routed("phimoe", dtype))

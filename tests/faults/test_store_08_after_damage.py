@@ -61,6 +61,7 @@ def damaged(tmp_path_factory):
     return path, heads
 
 
+@pytest.mark.slow
 def test_an_export_with_a_damaged_message_loads_and_its_deletion_is_clean_there(damaged, tmp_path):
     path, _ = damaged
     there = [key for key in SESSIONS if key.partition(",")[0] not in {"position", "row"}]

@@ -77,6 +77,7 @@ def make_older(path, up_to):
     upgrade(url)
 
 
+@pytest.mark.slow
 def test_what_the_library_does_agrees_with_the_chain(memory):
     session = trip(memory)
     head = session.head()
@@ -98,6 +99,7 @@ def test_what_the_library_does_agrees_with_the_chain(memory):
     assert all(not one.discrepancies for one in session.audit(integrity=True))
 
 
+@pytest.mark.slow
 def test_a_summary_does_not_come_back_once_its_text_is_deleted(memory, path):
     session = trip(memory)
     covered = session.summaries()[0]
@@ -139,6 +141,7 @@ def test_a_purge_of_the_log_is_an_entry_and_hides_no_edit(path):
         assert trip(memory).check(head=middle) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -157,6 +160,7 @@ def test_an_edit_of_what_a_purge_left_is_named(memory, path, edit):
     assert trip(memory).check(integrity=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -179,6 +183,7 @@ def test_what_hangs_elsewhere_or_lost_its_chain_is_named(memory, path, edit):
     assert trip(memory).check(integrity=True)
 
 
+@pytest.mark.slow
 def test_a_database_of_before_keeps_its_log_and_goes_on(path):
     url = f"sqlite:///{path}"
     with opened(path) as memory:
@@ -195,6 +200,7 @@ def test_a_database_of_before_keeps_its_log_and_goes_on(path):
         assert session.check(integrity=True, head=session.head()) == ()
 
 
+@pytest.mark.slow
 def test_a_head_of_before_there_was_a_log_in_it_holds_still(memory, path):
     session = trip(memory)
     short = session.head().split(":")[1].partition("+")[0].rpartition(".")[0]

@@ -114,6 +114,7 @@ def test_ages_that_are_none_are_refused(tmp_path):
                 memory.purge_log(age)
 
 
+@pytest.mark.slow
 def test_the_version_before_can_read_a_log_that_was_purged(tmp_path):
     path = tmp_path / "m.db"
     url = f"sqlite:///{path}"

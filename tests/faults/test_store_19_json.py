@@ -54,6 +54,7 @@ def printed(capsys, url):
     return run
 
 
+@pytest.mark.slow
 def test_one_value_is_printed_by_each_command_without_a_model(printed, tmp_path):
     file = str(tmp_path / "all.jsonl")
     lexical = ("--lexical",)

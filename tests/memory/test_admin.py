@@ -22,6 +22,7 @@ def texts(messages):
     return [stored.message.text for stored in messages]
 
 
+@pytest.mark.slow
 def test_a_deleted_session_is_gone_from_store_and_cache(memory, session, model):
     session.reply("secret")
 
@@ -44,6 +45,7 @@ def test_deleting_a_user_leaves_the_others(memory, session, model):
     assert len(model.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_deleted_message_leaves_its_place_and_the_log_balances(url):
     """Its text goes from the summary that covers it too, and so does the summary."""
     budget = Budget(context=400, reply=20)

@@ -100,6 +100,7 @@ def test_a_cancelled_stream_is_over_and_stored_before_the_cancellation_goes_on(m
     assert later[1][1].startswith("".join(pieces))
 
 
+@pytest.mark.slow
 def test_the_next_question_comes_after_a_half_answer_that_was_left():
     async def main():
         with Memory.open("sqlite://", model=Slow(WORDS, "the second")) as memory:
@@ -156,6 +157,7 @@ def test_many_threads_close_a_stream_at_once_and_it_is_stored_once(model):
         assert [role for role, _ in said(session)] == ["user", "assistant"]
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_dropped_is_stored_once(model):
     with Memory.open("sqlite://", model=model) as memory:
         session = memory.session("x")

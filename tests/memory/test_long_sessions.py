@@ -61,6 +61,7 @@ def test_another_budget_has_a_window_of_its_own(session):
     assert session.check() == ()
 
 
+@pytest.mark.slow
 def test_a_long_history_that_was_never_assembled_is_read_from_its_end_only(session):
     """64 messages a page: of 500 messages most are named in one record, and not counted."""
     for number in range(250):
@@ -75,6 +76,7 @@ def test_a_long_history_that_was_never_assembled_is_read_from_its_end_only(sessi
     assert session.check() == ()
 
 
+@pytest.mark.slow
 def test_a_long_session_is_summed_up_and_the_summary_outlives_a_restart(url):
     budget = Budget(context=400, reply=20)
     with Memory.open(url, model=ScriptedModel(), budget=budget) as memory:
@@ -129,6 +131,7 @@ def test_two_who_assemble_at_once_log_each_truncation_once(url):
         assert session.check() == ()
 
 
+@pytest.mark.slow
 def test_many_threads_on_one_session_all_get_their_prompts(url):
     budget = Budget(context=120, reply=20)
     with Memory.open(url, counter=WordCounter(), budget=budget) as memory:
@@ -158,6 +161,7 @@ def test_the_task_may_be_pinned_as_it_is_said(url):
         ]
 
 
+@pytest.mark.slow
 def test_what_was_recalled_is_kept_in_its_place_over_a_restart(url):
     budget, policy = Budget(context=400, reply=20), Policy(keep_recalled=True)
     with Memory.open(url, model=ScriptedModel(), budget=budget, policy=policy) as memory:

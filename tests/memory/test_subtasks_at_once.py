@@ -94,6 +94,7 @@ def test_subtasks_in_threads_find_the_parents_blocks_and_hold_them_together(sess
     model.check()
 
 
+@pytest.mark.slow
 def test_the_children_find_what_their_parents_prompt_and_answer_have_cached(session):
     first = session.reply("And one more.", sampling=SHORT)
     computed = len(first.prompt.token_ids) + first.usage.completion_tokens - 1
@@ -140,6 +141,7 @@ def test_a_prefix_that_nobody_has_computed_yet_is_computed_once(memory, model, f
     model.check()
 
 
+@pytest.mark.slow
 def test_the_end_of_a_subtask_frees_what_only_it_held(memory, model):
     """What is inherited ends with a block here, so no block holds both that and scratch."""
     session = memory.session("trip")

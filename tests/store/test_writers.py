@@ -46,6 +46,7 @@ def test_processes_lose_double_and_reorder_nothing(shared_url, scope):
         check(store)
 
 
+@pytest.mark.slow
 def test_writers_of_different_branches_and_pins_do_not_deadlock(shared_url, scope):
     with Store.open(shared_url) as store:
         main = store.sessions.get_or_create(scope, "trip").main

@@ -188,6 +188,7 @@ def test_every_text_is_shown_and_none_becomes_a_control_token(kind, data):
     assert controls(rendered, counter) == controls(plain, counter)
 
 
+@pytest.mark.slow
 @each_kind
 @given(data=st.data())
 def test_no_legal_message_is_refused_or_less_than_nothing(kind, data):

@@ -175,6 +175,7 @@ def test_a_preempted_request_counts_what_was_cached_once():
     assert [r.text for r in results] == [text_alone(random_ids(20 + n, seed=n)) for n in range(2)]
 
 
+@pytest.mark.slow
 def test_a_preempted_request_draws_on_as_if_nothing_had_been():
     """Its generator, and what it has said, outlive the blocks."""
     requests = [ask(random_ids(20 + n, seed=n), 12, temperature=1.0, seed=n) for n in range(2)]
@@ -200,6 +201,7 @@ def test_blocks_that_are_to_be_kept_outlive_newer_ones():
     model.check()
 
 
+@pytest.mark.slow
 def test_closing_waits_for_the_step_of_another_thread(monkeypatch):
     model = tiny_model(module=MODULE)
     forward = model._engine._model.forward

@@ -37,6 +37,7 @@ def test_more_coroutines_wait_than_the_loop_has_threads_for():
     model.check()
 
 
+@pytest.mark.slow
 def test_a_time_out_is_prompt_while_others_run():
     model = model_with_blocks(200, module=MODULE)
 

@@ -109,6 +109,7 @@ def test_weights_of_any_size_are_quantized_to_numbers(bits, scale):
         assert QuantizedLinear(plain, bits=bits)(numbers(2, 64)).isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_architecture_says_the_same_when_prepared(kind):
     module = tiny_module(kind)
@@ -233,6 +234,7 @@ def test_a_model_is_loaded_with_the_weights_asked_for(tmp_path, weights):
     assert (nn.Linear in kinds) == (weights == "plain")
 
 
+@pytest.mark.slow
 def test_the_plain_weights_are_not_kept():
     module = tiny_module()
     weight = module.model.layers[0].mlp.up_proj.weight

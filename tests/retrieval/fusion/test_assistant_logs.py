@@ -81,6 +81,7 @@ def test_the_newest_sitting_and_its_first_message_are_worth_more_in_a_next_turn(
     assert found == pytest.approx(np.add(fades, [1, 0, 1, 1]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=12, unique=True), st.randoms())
 def test_the_order_of_the_rows_makes_no_difference_to_their_priors(minutes, random):
     entries = [entry(n, "x" * n, minute=minute) for n, minute in enumerate(minutes, 1)]

@@ -94,6 +94,7 @@ def test_an_empty_database_is_made_when_it_is_opened(new_url):
     assert current(new_url) == head()
 
 
+@pytest.mark.slow
 def test_every_migration_goes_down_and_up_again_with_data(new_url, scope):
     with Store.open(new_url) as store:
         main = store.sessions.get_or_create(scope, "trip").main
