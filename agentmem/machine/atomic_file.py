@@ -1,6 +1,5 @@
 """Atomic writes of a file: a temporary file, then a rename."""
 
-import fcntl
 import os
 import stat
 import tempfile
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from agentmem.errors import InvalidInputError
+from agentmem.machine.file_lock import try_lock
 
 _MAX_PREFIX: Final = 40
 """A name may have the maximum length; that of the temporary file is longer, so it is cut."""
@@ -31,7 +31,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     prefix = f".{target.name[:_MAX_PREFIX]}.agentmem-"
     _remove_unfinished(target.parent, prefix)
     with replace_file(target, prefix=prefix) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try_lock(file)
         yield file
 
 
@@ -58,13 +58,32 @@ def replace_file(path: Path, *, prefix: str, suffix: str = "") -> Iterator[IO[by
         raise
 
 
+def sync_folder(folder: Path) -> None:
+    """
+    Sync the entries of *folder* to disk; Windows cannot open a folder.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _remove_unfinished(folder: Path, prefix: str) -> None:
     """Remove temporary files of killed processes, whose locks are free."""
     for path in folder.iterdir():
         if path.name.startswith(prefix):
-            with suppress(OSError), path.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+            with suppress(OSError):
+                with path.open("rb") as file:
+                    is_left = try_lock(file)
+                # Closed first, since Windows removes no open file. No name is used twice.
+                if is_left:
+                    path.unlink()
 
 
 def _target_of(path: Path) -> Path:

@@ -41,8 +41,8 @@ def give_back(device: torch.device) -> None:
     """Return freed memory from the allocator to *device*, or to the operating system."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    with contextlib.suppress(OSError, AttributeError):
-        # glibc only; other C libraries have no such call.
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        # glibc only; other C libraries have no such call, and Windows none to name by None.
         ctypes.CDLL(None).malloc_trim(0)
 
 

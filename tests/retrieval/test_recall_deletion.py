@@ -7,7 +7,6 @@ import pytest
 
 from agentmem.errors import IndexFileError
 from agentmem.retrieval import HybridRetriever
-from agentmem.retrieval.dense import vector_files
 from agentmem.types import Scope
 from tests.builders import say
 from tests.retrieval.filed import search, vector_of
@@ -144,7 +143,7 @@ def test_a_save_that_failed_does_not_forget_what_is_to_go(filed, open_filed, lar
     recall = open_filed()
     full = OSError(28, "No space left on device")
     with monkeypatch.context() as patch:
-        patch.setattr(vector_files.os, "fsync", lambda _: (_ for _ in ()).throw(full))
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(full))
         search(recall)
         assert recall.wait(10)
         assert "No space left" in recall.status(USER).last_error

@@ -5,11 +5,8 @@ A file is a cache of the store, for a faster start. It has vectors and message i
 its name is a hash. The caller validates each vector by the content hash of its message.
 """
 
-import fcntl
 import hashlib
 import json
-import os
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +15,8 @@ from typing import IO, Final
 import numpy as np
 
 from agentmem.errors import DamagedIndexError, IndexFileError
-from agentmem.machine.atomic_file import replace_file
+from agentmem.machine import file_lock
+from agentmem.machine.atomic_file import replace_file, sync_folder
 from agentmem.protocols import INDEX_LOCK, INDEX_PART, INDEX_SUFFIX, SearchScope
 from agentmem.retrieval.dense.vector_file_format import (
     Header,
@@ -94,8 +92,7 @@ class VectorFiles:
             try:
                 yield
             finally:
-                # Closing is not enough: a process that was forked meanwhile has it open too.
-                fcntl.flock(lock, fcntl.LOCK_UN)
+                file_lock.unlock(lock)
 
     def save(self, search_scope: SearchScope, saved: SavedVectors) -> int:
         """
@@ -112,7 +109,7 @@ class VectorFiles:
             with replace_file(path, prefix=f"{path.stem}.", suffix=INDEX_PART) as file:
                 for piece in encode(header, saved):
                     file.write(piece)
-            _sync(self._folder)
+            sync_folder(self._folder)
         except OSError as error:
             raise IndexFileError(f"cannot write the index file {path}: {error}") from error
         return generation
@@ -143,7 +140,7 @@ class VectorFiles:
                 _unlink(path)
                 has_removed = True
         if has_removed:
-            _sync(self._folder)
+            sync_folder(self._folder)
         return has_removed
 
     def tidy(self) -> None:
@@ -215,20 +212,12 @@ def _digest(scope: Scope) -> str:
 
 
 def _wait_for(lock: IO[bytes]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                raise IndexFileError(
-                    f"another process has held {lock.name} for {_PATIENCE_S:.0f} s"
-                ) from error
-            time.sleep(0.01)
-        except OSError as error:
-            raise IndexFileError(f"cannot lock {lock.name}: {error}") from error
-        else:
-            return
+    try:
+        file_lock.lock(lock, timeout_s=_PATIENCE_S)
+    except TimeoutError as error:
+        raise IndexFileError(str(error)) from error
+    except OSError as error:
+        raise IndexFileError(f"cannot lock {lock.name}: {error}") from error
 
 
 def _unlink(path: Path) -> None:
@@ -236,11 +225,3 @@ def _unlink(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise IndexFileError(f"cannot remove the index file {path}: {error}") from error
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -54,11 +54,9 @@ def create_private(path: Path) -> None:
     target = os.path.realpath(path)  # a link may point to a missing file
     # Other obstacles are reported by SQLite.
     with suppress(OSError):
-        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.fchmod(handle, 0o600)  # independent of the umask
-        finally:
-            os.close(handle)
+        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.close(handle)
+        Path(target).chmod(0o600)  # independent of the umask
 
 
 def has_content(path: Path) -> bool:

@@ -1,6 +1,5 @@
 """The retriever's view of the store: messages and vectors."""
 
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, exists, select
 
 from agentmem.errors import DamagedRowError, IndexFileError, InvalidInputError, StoreError
+from agentmem.machine import file_lock
 from agentmem.protocols import (
     INDEX_LOCK,
     INDEX_PART,
@@ -35,6 +35,9 @@ from agentmem.store.transcript.sessions import insert_unless_there
 from agentmem.store.transcript.stand_ins import read_all
 from agentmem.store.vectors.pgvector import IN_TABLE, PgVectors, read_vectors
 from agentmem.types import BranchId, MessageId, Origin, SessionId, StoredMessage
+
+_PATIENCE_S: Final = 60.0
+"""How long the lock of the index files is waited for."""
 
 _CHUNK: Final = 500
 """Ids per statement: SQLite limits the number of parameters."""
@@ -149,7 +152,7 @@ class DatabaseRetrievalStore:
             return
         try:
             with (folder / INDEX_LOCK).open("ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                file_lock.lock(lock, timeout_s=_PATIENCE_S)
                 for suffix in (INDEX_SUFFIX, INDEX_PART):
                     for path in folder.glob(f"*{suffix}"):
                         path.unlink(missing_ok=True)

@@ -151,7 +151,7 @@ def test_a_save_that_fails_leaves_what_was_there(files, folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(vector_files.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(IndexFileError, match="No space left"):
         put(files, USER, saved(9))
 
