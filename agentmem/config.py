@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agentmem.errors import ConfigError
+from agentmem.types.checks import is_int, is_number
 from agentmem.types.fields import check_fields
 from agentmem.types.short_repr import ShortRepr
 
@@ -23,7 +24,7 @@ def _require_ints(settings: object, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         _require(
-            ok=isinstance(value, int) and not isinstance(value, bool),
+            ok=is_int(value),
             message=f"{name} must be an integer, got {value!r:.80}",
         )
 
@@ -32,7 +33,7 @@ def _require_numbers(settings: object, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         _require(
-            ok=isinstance(value, int | float) and not isinstance(value, bool),
+            ok=is_number(value),
             message=f"{name} must be a number, got {value!r:.80}",
         )
 

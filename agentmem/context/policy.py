@@ -8,6 +8,7 @@ from agentmem.context.prompt_messages import marker_of
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import AutoPin, Discardable, Summarizer
 from agentmem.types import Role, StoredMessage, check_name
+from agentmem.types.checks import is_number
 from agentmem.types.fields import check_fields
 from agentmem.types.short_repr import ShortRepr
 
@@ -95,8 +96,7 @@ class Policy(ShortRepr):
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)
         mark = self.compact_ahead
-        is_number = isinstance(mark, int | float) and not isinstance(mark, bool)
-        if mark is not None and not (is_number and 0 < mark <= 1):
+        if mark is not None and not (is_number(mark) and 0 < mark <= 1):
             raise ConfigError(
                 f"compact_ahead must be greater than 0 and at most 1, got {mark!r:.80}"
             )

@@ -14,6 +14,7 @@ from agentmem.context import BranchView, Policy
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import LanguageModel, Retriever, TokenCounter, split_answer
 from agentmem.types import Part, PinScope, ReasoningPart, Role, TextPart, ToolCall
+from agentmem.types.checks import is_int, is_number
 from agentmem.types.fields import checked_value
 
 _DEFAULT = Budget()
@@ -109,12 +110,11 @@ def check_scheduling(priority: int, timeout_s: float | None) -> None:
     Raises:
         InvalidInputError: *priority* is not an integer, or *timeout_s* not greater than 0.
     """
-    if not isinstance(priority, int) or isinstance(priority, bool):
+    if not is_int(priority):
         raise InvalidInputError(f"priority must be an integer, got {priority!r:.80}")
     if timeout_s is None:
         return
-    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-    if not is_number or not 0 < timeout_s <= sys.float_info.max:
+    if not is_number(timeout_s) or not 0 < timeout_s <= sys.float_info.max:
         raise InvalidInputError(
             f"timeout_s must be seconds greater than 0, or None to wait, got {timeout_s!r:.80}"
         )
@@ -127,8 +127,7 @@ def seconds(timeout_s: float) -> float:
     Raises:
         InvalidInputError: it is not a number.
     """
-    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-    if not is_number or isnan(timeout_s):
+    if not is_number(timeout_s) or isnan(timeout_s):
         raise InvalidInputError(f"timeout_s must be a number of seconds, got {timeout_s!r:.80}")
     return min(timeout_s, threading.TIMEOUT_MAX)
 

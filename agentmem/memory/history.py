@@ -24,6 +24,7 @@ from agentmem.types import (
     Summary,
     TruncationRecord,
 )
+from agentmem.types.checks import is_int
 from agentmem.types.fields import Checked, checked_value
 from agentmem.types.short_repr import short_repr
 
@@ -121,7 +122,7 @@ class History:
             ConfigError: this memory has no retriever.
             InvalidInputError: *query* is blank, or *limit* is less than 1.
         """
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        if not is_int(limit) or limit < 1:
             raise InvalidInputError(f"limit must be an integer of at least 1, got {limit!r:.80}")
         return search(
             self._runtime,

@@ -20,6 +20,7 @@ from agentmem.types import (
     SessionInfo,
     StoredMessage,
 )
+from agentmem.types.checks import is_int
 
 _PAGE = 32
 """Page size in the search for the user's last message."""
@@ -199,7 +200,7 @@ class LineKeeping(Conversation):
         self._runtime.need_model()
         head = super().branch.head
         first = self._last_asked(head) + 1 if at is None else at
-        if not isinstance(first, int) or isinstance(first, bool) or not 1 < first <= head + 1:
+        if not is_int(first) or not 1 < first <= head + 1:
             raise InvalidInputError(
                 f"there is nothing to answer before position {first!r:.80}: this line has {head} "
                 "messages"

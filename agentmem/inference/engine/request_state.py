@@ -15,6 +15,7 @@ from agentmem.inference.sampling.detokenizer import Detokenizer
 from agentmem.inference.sampling.sampler import Sampler
 from agentmem.protocols import Chunk, GenerationRequest
 from agentmem.types import FinishReason, Generation, Usage
+from agentmem.types.checks import is_int
 
 
 class RequestState:
@@ -202,7 +203,7 @@ def check_samples(num: int, limit: int) -> None:
     Raises:
         InvalidInputError: it is not an integer from 1 to *limit*.
     """
-    if not isinstance(num, int) or isinstance(num, bool) or not 1 <= num <= limit:
+    if not is_int(num) or not 1 <= num <= limit:
         raise InvalidInputError(
             f"num must be an integer from 1 to {limit} (InferenceConfig.max_waiting), "
             f"got {num!r:.80}"

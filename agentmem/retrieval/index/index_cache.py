@@ -17,6 +17,7 @@ from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.retrieval.dense.vector_index import FaissIndex, partition
 from agentmem.retrieval.index.message_index import MessageIndex
 from agentmem.types import MessageId, Scope
+from agentmem.types.checks import is_int
 from agentmem.types.short_repr import ShortRepr
 
 _SAVED_SHARE: Final = 10
@@ -48,7 +49,7 @@ class RecallSettings(ShortRepr):
     def __post_init__(self) -> None:
         for name in ("max_bytes", "save_after"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not is_int(value) or value < 1:
                 raise ConfigError(f"{name} must be an integer of at least 1, got {value!r:.80}")
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, bindparam
 from agentmem.errors import InvalidInputError, SessionNotFoundError
 from agentmem.store.database.schema import OwnerRow
 from agentmem.types import Scope
+from agentmem.types.checks import is_int
 
 _MAX_ID: Final = 2**63 - 1
 
@@ -40,7 +41,7 @@ def check_id(what: str, number: int) -> int:
     Raises:
         SessionNotFoundError: it is not; SQLite and PostgreSQL would fail differently.
     """
-    if not _is_whole(number) or not 0 < number <= _MAX_ID:
+    if not is_int(number) or not 0 < number <= _MAX_ID:
         raise SessionNotFoundError(f"there is no {what} {number!r} here")
     return number
 
@@ -52,7 +53,7 @@ def check_position(what: str, number: int) -> int:
     Raises:
         InvalidInputError: it is not an integer; databases would convert it differently.
     """
-    if not _is_whole(number):
+    if not is_int(number):
         raise InvalidInputError(f"{what} must be an integer, got {number!r:.50}")
     return number
 
@@ -80,7 +81,3 @@ def not_found(what: str, name: object, scope: Scope) -> SessionNotFoundError:
     return SessionNotFoundError(
         f"there is no {what} {name!r} of user {scope.user!r} in namespace {scope.namespace!r}"
     )
-
-
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)

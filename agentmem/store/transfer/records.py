@@ -53,6 +53,7 @@ from agentmem.store.transcript.sessions import ensure_owner
 from agentmem.store.transcript.stand_ins import stand_in
 from agentmem.store.transfer.import_user_pins import UserImport
 from agentmem.types import PinScope, Scope, check_text
+from agentmem.types.checks import is_int
 
 EXPORTED: Final = (
     "session",
@@ -408,7 +409,7 @@ def _value(column: Column[Any], value: Any) -> Any:
             return check_text(column.name, value)
     except (ValueError, TypeError, binascii.Error) as error:
         raise DamagedFileError(f"{column} cannot be {value!r:.50}: {error}") from error
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _INT_BOUND:
+    if not is_int(value) or abs(value) >= _INT_BOUND:
         raise DamagedFileError(f"{column} must be an integer, got {value!r:.50}")
     return value
 
