@@ -223,7 +223,6 @@ class LocalModel:
         requests: Iterable[GenerationRequest],
         *,
         on_result: OnResult | None = None,
-        show_progress: bool = False,
     ) -> list[Generation]:
         """
         Answer all *requests*, as many concurrently as the engine allows; results in input order.
@@ -233,14 +232,12 @@ class LocalModel:
         Args:
             requests: the requests.
             on_result: callback(done, total), after each result.
-            show_progress: show a bar on the error stream, if that is a terminal.
         """
         return map_requests(
             self.submit,
             requests,
             at_once=2 * self._max_num_seqs,
             on_result=on_result,
-            show_progress=show_progress,
         )
 
     def _hand_in(self, output: RequestState) -> RequestHandle:

@@ -3,9 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from rich.console import Console
-from rich.progress import Progress
-
 from agentmem.errors import AgentMemError
 from agentmem.inference.engine.request_handle import RequestHandle
 from agentmem.protocols import GenerationRequest
@@ -21,7 +18,6 @@ def map_requests(
     *,
     at_once: int,
     on_result: OnResult | None = None,
-    show_progress: bool = False,
 ) -> list[Generation]:
     """
     Answer all *requests*.
@@ -33,29 +29,23 @@ def map_requests(
         requests: the requests.
         at_once: maximum requests in flight.
         on_result: called after each result.
-        show_progress: show a bar on the error stream, if that is a terminal.
     """
     todo = deque(enumerate(requests))
     total = len(todo)
     results: dict[int, Generation] = {}
     waiting: deque[tuple[int, RequestHandle]] = deque()
-    console = Console(stderr=True)
-    hidden = not (show_progress and console.is_terminal)
-    with Progress(console=console, transient=True, disable=hidden) as progress:
-        bar = progress.add_task("answering", total=total)
-        while todo or waiting:
-            while todo and len(waiting) < at_once:
-                index, request = todo.popleft()
-                try:
-                    waiting.append((index, submit(request)))
-                except AgentMemError as error:
-                    results[index] = _failed(request, error)
-            if waiting:
-                index, pending = waiting.popleft()
-                results[index] = _result(pending)
-            progress.update(bar, completed=len(results))
-            if on_result is not None:
-                on_result(len(results), total)
+    while todo or waiting:
+        while todo and len(waiting) < at_once:
+            index, request = todo.popleft()
+            try:
+                waiting.append((index, submit(request)))
+            except AgentMemError as error:
+                results[index] = _failed(request, error)
+        if waiting:
+            index, pending = waiting.popleft()
+            results[index] = _result(pending)
+        if on_result is not None:
+            on_result(len(results), total)
     return [results[index] for index in range(total)]
 
 
