@@ -1,6 +1,11 @@
-"""Clip the middle of a long text: the last resort, after the window is empty."""
+"""Clip the middle of a long text, around a marker: the last resort, after the window is empty."""
 
 from collections.abc import Callable
+
+from agentmem.types import StoredMessage
+
+CALL_MARKER = "[... clipped; message {position} has all of it ...]"
+"""Marker in the middle of a clipped argument, without characters that JSON escapes."""
 
 MAX_CHARS_PER_TOKEN = 64
 """Maximum characters per token: longer texts are assumed not to fit, without counting."""
@@ -33,3 +38,9 @@ def most_kept(size: int, fits: Callable[[int], bool]) -> int | None:
         else:
             high = middle - 1
     return low
+
+
+def marker_of(stored: StoredMessage) -> str:
+    """Return the marker in the middle of a clipped text, which names its source."""
+    size = len(stored.message.text)
+    return f"\n[... clipped; message {stored.position} has all {size} characters ...]\n"

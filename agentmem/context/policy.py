@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from agentmem.context.clip_text import cut_middle
+from agentmem.context.clip_text import cut_middle, marker_of
 from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.context.prompt_messages import marker_of
 from agentmem.errors import ConfigError, InvalidInputError
 from agentmem.protocols import AutoPin, Discardable, Summarizer
 from agentmem.types import Role, StoredMessage, check_name

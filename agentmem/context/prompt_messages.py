@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from agentmem.context.clip_calls import clip_calls, share_out
-from agentmem.context.clip_text import cut_middle
+from agentmem.context.clip_text import CALL_MARKER, cut_middle, marker_of
 from agentmem.types import (
     DisplayForm,
     Message,
@@ -109,12 +109,6 @@ def show_stub(stored: StoredMessage, line: str) -> PromptMessage:
     )
 
 
-def marker_of(stored: StoredMessage) -> str:
-    """Return the marker in the middle of a clipped text, which names its source."""
-    size = len(stored.message.text)
-    return f"\n[... clipped; message {stored.position} has all {size} characters ...]\n"
-
-
 def _with_text(message: Message, text: str) -> Message:
     parts = (TextPart(text=text),) if text else ()
     return replace(message, parts=parts, generated=None)
@@ -189,9 +183,6 @@ def _as_before(stored: StoredMessage, span: Span | None) -> PromptMessage:
         return show_clipped(stored, span.kept_chars or 0)
     return show_stub(stored, STUB_LINE.format(position=stored.position))
 
-
-CALL_MARKER = "[... clipped; message {position} has all of it ...]"
-"""Marker in the middle of a clipped argument, without characters that JSON escapes."""
 
 STUB_LINE = "[left out to save room; message {position} has it]"
 """The stub of a discarded message. One line for all, so that a stub of an earlier

@@ -166,6 +166,26 @@ def test_a_purge_of_accounts_takes_those_that_cannot_be_read_and_leaves_no_other
         hurt.assemble()
 
 
+@pytest.mark.parametrize("value", ["'abc'", "7"])
+def test_a_purge_of_the_log_passes_over_a_branch_whose_chain_cannot_be_read(tmp_path, value):
+    path = tmp_path / "m.db"
+    options = {"counter": WordCounter(), "budget": Budget(context=30, reply=8)}
+    with Memory.open(f"sqlite:///{path}", **options) as memory:
+        for key in ("hurt", "other"):
+            session = memory.session(key)
+            for index in range(3):
+                session.append("user", f"the number {index} is what this one is about")
+                session.assemble()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(change_of("branch", f"chain = {value}", "id = 1"))
+        connection.commit()
+    with Memory.open(f"sqlite:///{path}", **options) as memory:
+        assert memory.purge_log(timedelta(0)) == 2
+        with pytest.raises(DamagedRowError, match=r"'chain'.*'hurt'"):
+            memory.find("hurt").assemblies()
+        assert len(memory.find("other").assemblies()) == 1
+
+
 def test_a_moment_that_no_datetime_is_takes_only_its_own_row_with_it(
     new_postgres_url,  # noqa: F811 - a fixture
 ):

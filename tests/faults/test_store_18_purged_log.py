@@ -14,6 +14,7 @@ from agentmem.testing import WordCounter
 from agentmem.types import TruncationReason
 
 AGE = timedelta(days=30)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LARGE = Budget(context=500, reply=40)
 
 
@@ -28,7 +29,9 @@ def talk(session, num, seed=1):
     words = [f"w{number}" for number in range(40)]
     for turn in range(num):
         for role in ("user", "assistant"):
-            session.append(role, " ".join(rng.choice(words) for _ in range(12)))
+            said = " ".join(rng.choice(words) for _ in range(12))
+            # Of one moment: recalled lines are shown with the minute.
+            session.append(role, said, created_at=NOON)
         session.assemble()
         if turn % 5 == 0:
             session.assemble(budget=LARGE)

@@ -2,7 +2,7 @@
 Render messages with the model's chat template.
 
 The template's capabilities are probed once, by `template_probes`; unsupported messages are written
-another way, by `transcript`.
+another way, by `template_messages`.
 """
 
 import copy

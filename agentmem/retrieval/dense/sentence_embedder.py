@@ -13,7 +13,7 @@ from agentmem.errors import ModelLoadError
 from agentmem.machine.device import choose_device, compute_in_one_thread_in_forks
 from agentmem.machine.forks import hold_in_fork
 from agentmem.machine.quiet import quiet_libraries
-from agentmem.retrieval.dense.embedder_files import DEFAULT_EMBEDDER, digest_of, find_embedder
+from agentmem.retrieval.dense.find_embedder import DEFAULT_EMBEDDER, digest_of, find_embedder
 from agentmem.retrieval.dense.priority_lock import PriorityLock
 from agentmem.retrieval.rows.growable_array import Float32s
 from agentmem.types.short_repr import short_repr

@@ -44,7 +44,9 @@ _PARENT: Final = select(BranchRow.id, BranchRow.parent_id, BranchRow.forked_at).
 _LINK_AT: Final = select(MessageRow.link).where(
     MessageRow.branch_id == bindparam("branch"), MessageRow.position == bindparam("place")
 )
-_STATE: Final = select(BranchRow.chain, BranchRow.head).where(BranchRow.id == bindparam("branch"))
+_STATE: Final = select(BranchRow.id, BranchRow.session_id, BranchRow.chain, BranchRow.head).where(
+    BranchRow.id == bindparam("branch")
+)
 SET_CHAIN: Final = (
     update(BranchRow)
     .where(BranchRow.id == bindparam("branch"))
@@ -108,8 +110,14 @@ def event_digest(at: int, kind: str, content: str) -> bytes:
 def add_event(
     connection: Connection, branch_id: int, kind: str, content: Mapping[str, object]
 ) -> None:
-    """Append an event to a branch's chain. The caller holds the lock of the branch."""
+    """
+    Append an event to a branch's chain. The caller holds the lock of the branch.
+
+    Raises:
+        DamagedRowError: the end of the chain cannot be read.
+    """
     state = connection.execute(_STATE, {"branch": branch_id}).one()
+    check_row("branch", state)
     text = json.dumps(content, sort_keys=True)
     link = follow(state.chain, event_digest(state.head, kind, text))
     row = {"branch_id": branch_id, "at": state.head, "kind": kind, "content": text, "link": link}

@@ -1,7 +1,8 @@
 """
 Corrupt rows: detected on reading, and identified by session, branch and position.
 
-A corrupt message is replaced by a placeholder, since the others are readable (see `stand_ins`).
+A corrupt message is replaced by a placeholder, since the others are readable (see
+`transcript.placeholders`).
 Every other corrupt row raises `DamagedRowError` in the call that needs it.
 """
 

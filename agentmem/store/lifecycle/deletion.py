@@ -40,7 +40,7 @@ from agentmem.store.prompt_log.summaries import forget_summaries
 from agentmem.store.transcript.branches import find_branch, find_branches, hand_up_age, lineage
 from agentmem.store.transcript.message_codec import decode, encode
 from agentmem.store.transcript.pin_rows import lock_pins
-from agentmem.store.transcript.stand_ins import read_all
+from agentmem.store.transcript.placeholders import read_all
 from agentmem.types import (
     BranchId,
     Message,

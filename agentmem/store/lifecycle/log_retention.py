@@ -8,6 +8,7 @@ records are deleted.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
@@ -85,7 +86,8 @@ def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: 
 
     Each branch, budget and counter keeps its last one. The deletion in each branch is one
     transaction, with an event in its chain; with *dry_run* nothing is deleted. The kept entry is
-    readable; if none is, all are kept, which is logged.
+    readable; if none is, or the chain of a branch has no readable end, all are kept, which is
+    logged.
     """
     asked = {"namespace": namespace, "before": before}
     found = database.read(lambda connection: connection.execute(_OLD, asked).all())
@@ -100,7 +102,10 @@ def purge_log(database: Database, before: datetime, *, namespace: str, dry_run: 
         ) -> int:
             return _purge(connection, branch_id, keys, before, dry_run=dry_run)
 
-        num += database.read(work) if dry_run else database.write(work)
+        try:
+            num += database.read(work) if dry_run else database.write(work)
+        except DamagedRowError as error:
+            database.read(partial(log_unreadable, error=error))
     return num
 
 

@@ -16,7 +16,7 @@ from agentmem.store.chain.branch_chain import event_digest, message_digest
 from agentmem.store.database.damage import UNREADABLE
 from agentmem.store.database.schema import AnyRow, BranchRow, EventRow, MessageRow
 from agentmem.store.transcript.message_codec import decode
-from agentmem.store.transcript.stand_ins import is_stand_in
+from agentmem.store.transcript.placeholders import is_stand_in
 from agentmem.types import Origin
 
 LOST: Final = "damaged"

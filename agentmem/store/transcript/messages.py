@@ -16,7 +16,7 @@ from agentmem.store.database.tenancy import check_moment, check_position
 from agentmem.store.transcript.branches import change_state, find_branch, is_line, latest, lineage
 from agentmem.store.transcript.fast_append import Times, append_plain, insert_entries
 from agentmem.store.transcript.message_codec import Decoder, decode, encode, to_json
-from agentmem.store.transcript.stand_ins import read_all
+from agentmem.store.transcript.placeholders import read_all
 from agentmem.store.transcript.tool_calls import TranscriptRepair
 from agentmem.types import (
     BranchId,

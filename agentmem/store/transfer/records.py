@@ -49,8 +49,8 @@ from agentmem.store.lifecycle.losses import link_of
 from agentmem.store.prompt_log.row_codec import check_info, to_info, to_records
 from agentmem.store.transcript.branches import check_branch, to_branch_info
 from agentmem.store.transcript.message_codec import decode, encode
+from agentmem.store.transcript.placeholders import stand_in
 from agentmem.store.transcript.sessions import ensure_owner
-from agentmem.store.transcript.stand_ins import stand_in
 from agentmem.store.transfer.import_user_pins import UserImport
 from agentmem.types import PinScope, Scope, check_text
 from agentmem.types.checks import is_int

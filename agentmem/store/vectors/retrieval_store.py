@@ -31,8 +31,8 @@ from agentmem.store.database.schema import (
 from agentmem.store.database.tenancy import check_id, check_position, is_owner, owner_digest
 from agentmem.store.transcript.branches import is_whole_branch
 from agentmem.store.transcript.message_codec import decode
+from agentmem.store.transcript.placeholders import read_all
 from agentmem.store.transcript.sessions import insert_unless_there
-from agentmem.store.transcript.stand_ins import read_all
 from agentmem.store.vectors.pgvector import IN_TABLE, PgVectors, read_vectors
 from agentmem.types import BranchId, MessageId, Origin, SessionId, StoredMessage
 

@@ -12,7 +12,7 @@ import pytest
 
 from agentmem.errors import ConfigError, ModelLoadError
 from agentmem.retrieval.dense import embedder_files
-from agentmem.retrieval.dense.embedder_files import find_embedder
+from agentmem.retrieval.dense.find_embedder import find_embedder
 
 pytestmark = pytest.mark.model
 
