@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from agentmem.context.position_ranges import subtract
 from agentmem.types import AssemblyId, AssemblyInfo, DisplayForm, Span, Tier, TruncationRecord
-from agentmem.types.short_repr import ShortRepr
+from agentmem.types.fields import Checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imbalance(ShortRepr):
+class Imbalance(Checked):
     """Positions of a prompt that are missing, duplicate or unreadable."""
 
     assembly_id: AssemblyId | None

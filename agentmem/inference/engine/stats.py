@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agentmem.types.fields import Checked
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStats:
+class ModelStats(Checked):
     """
     Counters of a model since it was loaded, and the current usage of its KV blocks.
 

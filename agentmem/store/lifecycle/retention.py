@@ -17,7 +17,7 @@ from agentmem.store.database.tenancy import check_moment
 from agentmem.store.lifecycle.deletion import Deleted, delete_sessions
 from agentmem.store.lifecycle.log_retention import purge_log
 from agentmem.types import Scope, SessionId
-from agentmem.types.short_repr import ShortRepr
+from agentmem.types.fields import Checked
 
 _STALE: Final = (
     select(
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaleSession(ShortRepr):
+class StaleSession(Checked):
     """A session without activity since a given time."""
 
     id: SessionId

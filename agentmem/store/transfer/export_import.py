@@ -35,7 +35,7 @@ from agentmem.store.transfer.records import (
     rows_of_user,
 )
 from agentmem.types import Scope
-from agentmem.types.short_repr import ShortRepr
+from agentmem.types.fields import Checked
 
 FORMAT: Final = 1
 _USER: Final = b'{"user"'
@@ -44,7 +44,7 @@ _KEY: Final = select(SessionRow.key).where(SessionRow.id == bindparam("session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transferred(ShortRepr):
+class Transferred(Checked):
     """The size of an export or an import."""
 
     sessions: int

@@ -51,7 +51,7 @@ def test_random_sessions_break_no_invariant(kind, replays):
 
     assert {f: total[f] for f in fuzz_context.FAULTS} == dict.fromkeys(fuzz_context.FAULTS, 0)
     prompts = [prompt for replay in replays for prompt in replay.prompts]
-    assert len(prompts) > 40
+    assert len(prompts) >= 30
     for prompt in prompts:
         assert min(prompt.tokens_by_tier.values()) >= 0
     for replay in replays:

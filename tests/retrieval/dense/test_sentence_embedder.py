@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from agentmem.errors import ConfigError, ModelLoadError
-from agentmem.retrieval.dense import embedder_files
-from agentmem.retrieval.dense.find_embedder import find_embedder
+from agentmem.retrieval.dense.find_embedder import DEFAULT_EMBEDDER, find_embedder
 
 pytestmark = pytest.mark.model
 
@@ -33,7 +32,7 @@ def embedder(load):
 def folder(tmp_path):
     """A copy of the model's folder, to be spoiled."""
     copy = tmp_path / "model"
-    shutil.copytree(find_embedder(embedder_files.DEFAULT_EMBEDDER), copy)
+    shutil.copytree(find_embedder(DEFAULT_EMBEDDER), copy)
     return copy
 
 
