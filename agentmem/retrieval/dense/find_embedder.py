@@ -6,15 +6,11 @@ hub, if it responds quickly. So without a network no time is lost in timeouts.
 """
 
 import hashlib
-import importlib.metadata
 from pathlib import Path
-
-from huggingface_hub import constants, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from agentmem.errors import ModelLoadError
 from agentmem.machine.home import expanded
-from agentmem.machine.hub import hub_answers
+from agentmem.machine.hub import files_of_wheel, find_in_hub, sha256_of
 
 DEFAULT_EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -35,7 +31,7 @@ def find_embedder(name_or_path: str) -> Path:
         return _checked(path)
     if (folder := _wheel_folder(name_or_path)) is not None:
         return _checked(folder)
-    if (folder := _from_hub(name_or_path)) is not None:
+    if (folder := find_in_hub(name_or_path, _HUB_FILES, ignored=_NOT_FROM_HUB)) is not None:
         return _checked(folder)
     wheel = _WHEELS.get(name_or_path)
     hint = f", or install it with: pip install {wheel}" if wheel else ""
@@ -50,9 +46,7 @@ def digest_of(folder: Path) -> str:
     hasher = hashlib.sha256()
     files = [*folder.rglob("*.safetensors"), *folder.rglob("*.json"), *folder.glob("vocab.txt")]
     for path in sorted(files, key=lambda path: path.relative_to(folder).as_posix()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        hasher.update(f"{path.relative_to(folder).as_posix()}:{digest};".encode())
+        hasher.update(f"{path.relative_to(folder).as_posix()}:{sha256_of(path)};".encode())
     return hasher.hexdigest()
 
 
@@ -65,35 +59,7 @@ def _checked(folder: Path) -> Path:
 
 
 def _wheel_folder(name: str) -> Path | None:
-    """Return the model folder of an installed wheel, without importing it."""
-    try:
-        files = importlib.metadata.files(_WHEELS[name]) or []
-    except (KeyError, importlib.metadata.PackageNotFoundError):
-        return None
+    """Return the model folder of an installed wheel."""
+    files = files_of_wheel(_WHEELS[name]) if name in _WHEELS else ()
     folders = (Path(str(file.locate())).parent for file in files if file.name == "modules.json")
     return next((folder for folder in folders if folder.is_dir()), None)
-
-
-def _from_hub(name: str) -> Path | None:
-    """Return the hub's folder of a model; None if it is not cached and the hub is unreachable."""
-    try:
-        try:
-            return _snapshot(name, cached=True)
-        except LocalEntryNotFoundError:
-            if constants.HF_HUB_OFFLINE or not hub_answers():
-                return None
-            return _snapshot(name, cached=False)
-    except (HFValidationError, HfHubHTTPError, OSError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelLoadError(f"no embedding model {name!r}: {lines[0]}") from error
-
-
-def _snapshot(name: str, *, cached: bool) -> Path:
-    return Path(
-        snapshot_download(
-            name,
-            allow_patterns=_HUB_FILES,
-            ignore_patterns=_NOT_FROM_HUB,
-            local_files_only=cached,
-        )
-    )
