@@ -29,6 +29,10 @@ def find_embedder(name_or_path: str) -> Path:
     path = expanded(name_or_path)
     if path.exists():
         return _checked(path)
+    if path.is_absolute() or name_or_path.startswith("."):
+        raise ModelLoadError(
+            f"no embedding model {name_or_path!r}: there is no folder {path.resolve()}"
+        )
     if (folder := _wheel_folder(name_or_path)) is not None:
         return _checked(folder)
     if (folder := find_in_hub(name_or_path, _HUB_FILES, ignored=_NOT_FROM_HUB)) is not None:

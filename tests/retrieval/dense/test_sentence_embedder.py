@@ -109,6 +109,17 @@ def test_loads_without_a_network_and_at_once(load, embedder):
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.parametrize("path", ["/no/such/folder", "./missing", "../missing", "~/missing"])
+def test_a_path_without_a_folder_is_never_looked_up_in_the_hub(load, monkeypatch, path):
+    asked = []
+    monkeypatch.setattr(
+        "agentmem.retrieval.dense.find_embedder.find_in_hub", lambda *_, **__: asked.append(path)
+    )
+    with pytest.raises(ModelLoadError, match=f"no embedding model '{path}': there is no folder /"):
+        load(path)
+    assert not asked
+
+
 def test_the_fingerprint_is_that_of_the_content(load, embedder, folder):
     assert load(str(folder), device="cpu").fingerprint == embedder.fingerprint
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 128}))
