@@ -16,7 +16,7 @@ def print_json(figures: Mapping[str, Any]) -> None:
 
 
 def _where() -> dict[str, Any]:
-    names = ("agentmem", "torch", "transformers")
+    names = ("agentmem-window", "torch", "transformers")
     return {
         "machine": {
             "cpu": _cpu_name(),
