@@ -19,13 +19,20 @@ A file in the form of RealMem (`realmem.py`) has users who work with an assistan
 the question is the next turn, and what was said before its session may be searched. Good figures by
 words alone are .40, .50, .61 and .71.
 
-    python benchmarks/bench_retrieval.py --data FILE [--quick] [--vectors FOLDER]
+With ``--tools`` it is twenty sessions of agents that work with a tool, and what is asked about the
+user's demands, the assistant's decisions and the results.
+
+Long turns are shown by their passages: ``recall`` counts a turn shown in part by the proxy of
+`shown_evidence.py`, ``recall_strict`` whole turns only, and ``passages`` is the mean number of
+passages in a prompt.
+
+    python benchmarks/bench_retrieval.py --data FILE [--quick] [--lexical] [--vectors FOLDER]
+    python benchmarks/bench_retrieval.py --tools
 """
 
 import argparse
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +40,15 @@ from locomo import as_self, read_talks
 from realmem import is_realmem, read_users
 from report import print_json
 from searching import WAYS, Remembering, Searcher, searcher_of
+from shown_evidence import Shown, shown_evidence
 from speed import measure_speed
 from talks import Question, Talk
+from tool_talks import tool_talks
 
 from agentmem import Budget, Hit
 from agentmem.context import Assembler, BranchView, group_turns
 from agentmem.inference import LocalModel
-from agentmem.protocols import TokenCounter
+from agentmem.protocols import TokenCounter, first_messages
 from agentmem.retrieval import SentenceEmbedder
 from agentmem.types import (
     BranchId,
@@ -54,35 +63,40 @@ from agentmem.types import (
 )
 
 BUDGETS = (512, 1024, 2048, 4096)
-TOKENS_PER_HIT = 16
-"""`Session.assemble()` asks for one hit for so many tokens of the tier, and those of the window."""
+MIN_HITS = 32
+TOKENS_PER_HIT = 8
+"""`Session.assemble()` asks for so many messages, and one for so many tokens of the tier."""
 
 WINDOW = 120
 """Newest messages that a whole prompt may show: more than fit into 4,096 tokens."""
 
-Found = dict[int, list[tuple[str, float]]]
-"""By budget the kind of each question, and the share of its evidence that was shown."""
+Found = dict[int, list[Shown]]
+"""By budget what was shown for each question."""
 
 
 def main() -> None:
     """Measure, print tables, then one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, required=True, help="a file in the format of LoCoMo or RealMem"
-    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--data", type=Path, help="a file in the format of LoCoMo or RealMem")
+    what.add_argument("--tools", action="store_true", help="the sessions of `tool_talks.py`")
     parser.add_argument("--quick", action="store_true", help="the first conversation only")
+    parser.add_argument(
+        "--lexical", action="store_true", help="by words alone, without an embedder"
+    )
     parser.add_argument("--vectors", type=Path, help="a folder that keeps vectors for the next run")
     options = parser.parse_args()
     number = 1 if options.quick else None
-    embedder: Any = SentenceEmbedder.load()
-    is_log = is_realmem(options.data)
-    speed = {} if is_log else measure_speed(embedder)
-    if options.vectors is not None:
+    is_log = options.tools or is_realmem(options.data)
+    embedder: Any = None if options.lexical else SentenceEmbedder.load()
+    speed = {} if is_log or options.lexical else measure_speed(embedder)
+    if embedder is not None and options.vectors is not None:
         embedder = Remembering(embedder, options.vectors)
     with LocalModel.load() as model:
-        bench = Bench(model.counter)
+        bench = Bench(model.counter, ("lexical",) if options.lexical else WAYS)
         if is_log:
-            figures = bench.log(read_users(options.data)[:number], embedder)
+            talks = tool_talks() if options.tools else read_users(options.data)
+            figures = bench.log(talks[:number], embedder)
         else:
             figures = bench.conversations(options.data, number, embedder)
     print_json(figures | {"speed": speed} if speed else figures)
@@ -91,17 +105,19 @@ def main() -> None:
 class Bench:
     """Assembles prompts that ask, and looks what they show."""
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, ways: Sequence[str]) -> None:
         self._counter = counter
+        self._ways = ways
+        self._best = ways[0]
 
     def log(self, users: Sequence[Talk], embedder: Any) -> dict[str, Any]:
         """Measure logs of users and an assistant."""
         searchers = [searcher_of(user, embedder) for user in users]
-        found = {way: self.tier(users, searchers, way) for way in WAYS}
+        found = {way: self.tier(users, searchers, way) for way in self._ways}
         for way, one in found.items():
             _print_table(way, one)
-        by_user = _by_talk(users, found["hybrid"][2048])
-        print("hybrid at 2048 by user:", by_user)
+        by_user = _by_talk(users, found[self._best][2048])
+        print(f"{self._best} at 2048 by user:", by_user)
         figures: dict[str, Any] = {way: _figures(one) for way, one in found.items()}
         kinds = {way: _kinds(one) for way, one in found.items()}
         return figures | {"kinds": kinds, "users": by_user}
@@ -111,10 +127,11 @@ class Bench:
         talks, plain = (read_talks(data, named=named)[:number] for named in (True, False))
         searchers = [searcher_of(talk, embedder) for talk in talks]
         without_names = [searcher_of(talk, embedder) for talk in plain]
-        found = {way: self.tier(talks, searchers, way) for way in WAYS}
-        roles = {way: self.tier(plain, without_names, way) for way in WAYS[:2]}
+        found = {way: self.tier(talks, searchers, way) for way in self._ways}
+        real = [way for way in self._ways if way in ("hybrid", "lexical")]
+        roles = {way: self.tier(plain, without_names, way) for way in real}
         selves = [as_self(talk) for talk in plain]
-        asked = {way: self.tier(selves, without_names, way) for way in WAYS[:2]}
+        asked = {way: self.tier(selves, without_names, way) for way in real}
         whole, share = self.whole(talks, searchers)
         for way, one in found.items():
             _print_table(way, one)
@@ -123,8 +140,8 @@ class Bench:
         for way, one in asked.items():
             _print_table(f"{way}, roles for names, I and you in the question", one)
         _print_table(f"whole prompt, {share:.0%} of it the window", whole)
-        by_talk = _by_talk(talks, found["hybrid"][2048])
-        print("hybrid at 2048 by conversation:", by_talk)
+        by_talk = _by_talk(talks, found[self._best][2048])
+        print(f"{self._best} at 2048 by conversation:", by_talk)
         return {way: _figures(one) for way, one in found.items()} | {
             "roles": {way: _figures(one) for way, one in roles.items()},
             "asked": {way: _figures(one) for way, one in asked.items()},
@@ -142,10 +159,10 @@ class Bench:
                 hits = searcher.search(question, way)
                 for budget in BUDGETS:
                     limits = Budget(context=2 * budget + 2048, reply=1, summary=0, retrieved=budget)
-                    wanted = hits[: budget // TOKENS_PER_HIT]
+                    wanted = first_messages(hits, MIN_HITS + budget // TOKENS_PER_HIT)
                     prompt = self._ask(talk, question, wanted, limits, ())
                     assert prompt.tokens_by_tier.get(Tier.RETRIEVED, 0) <= budget, "over the budget"
-                    found[budget].append((question.kind, _share(question, prompt)))
+                    found[budget].append(self._shown(talk, question, prompt))
         return found
 
     def whole(self, talks: Sequence[Talk], searchers: Sequence[Searcher]) -> tuple[Found, float]:
@@ -154,15 +171,20 @@ class Bench:
         shares: list[float] = []
         for talk, searcher in zip(talks, searchers, strict=True):
             for question in talk.questions:
-                hits = searcher.search(question, "hybrid")
+                hits = searcher.search(question, self._best)
                 for budget in BUDGETS:
                     limits = Budget(context=budget + 1, reply=1, summary=0, retrieved=0.5)
                     window = talk.messages[-WINDOW:]
-                    wanted = hits[: WINDOW + budget // 2 // TOKENS_PER_HIT]
+                    most = WINDOW + MIN_HITS + budget // 2 // TOKENS_PER_HIT
+                    wanted = first_messages(hits, most)
                     prompt = self._ask(talk, question, wanted, limits, window)
-                    found[budget].append((question.kind, _share(question, prompt)))
+                    found[budget].append(self._shown(talk, question, prompt))
                     shares.append(prompt.tokens_by_tier.get(Tier.RECENT, 0) / prompt.num_tokens)
         return found, statistics.mean(shares)
+
+    def _shown(self, talk: Talk, question: Question, prompt: Prompt) -> Shown:
+        messages = {stored.position: stored for stored in talk.messages}
+        return shown_evidence(question, prompt, messages)
 
     def _ask(
         self,
@@ -191,50 +213,36 @@ class Bench:
         return Assembler(self._counter, budget).assemble(view)
 
 
-def _share(question: Question, prompt: Prompt) -> float:
-    """Tell which share of the evidence *prompt* shows."""
-    shown = {
-        position
-        for span in prompt.layout
-        if span.tier in (Tier.RETRIEVED, Tier.RECENT)
-        for position in range(span.first, span.last + 1)
-    }
-    return len(question.evidence & shown) / len(question.evidence)
-
-
 def _figures(found: Found) -> dict[str, dict[str, float]]:
-    return {str(budget): _means([share for _, share in shares]) for budget, shares in found.items()}
+    return {str(budget): _means(shown) for budget, shown in found.items()}
 
 
-def _means(shares: Iterable[float]) -> dict[str, float]:
-    listed = list(shares)
+def _means(shown: Sequence[Shown]) -> dict[str, float]:
     return {
-        "recall": round(statistics.mean(listed), 4),
-        "recall_all": round(sum(share == 1 for share in listed) / len(listed), 4),
+        "recall": round(statistics.mean(one.recall for one in shown), 4),
+        "recall_all": round(statistics.mean(one.recall == 1 for one in shown), 4),
+        "recall_strict": round(statistics.mean(one.strict for one in shown), 4),
+        "passages": round(statistics.mean(one.passages for one in shown), 1),
     }
 
 
 def _kinds(found: Found) -> dict[str, dict[str, dict[str, float]]]:
     """Give the figures apart for each kind of question and budget."""
-    apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for budget, shares in found.items():
-        for kind, share in shares:
-            apart[kind][str(budget)].append(share)
+    names = sorted({one.kind for shown in found.values() for one in shown})
     return {
-        name: {budget: _means(shares) for budget, shares in sorted(of.items(), key=_number)}
-        for name, of in sorted(apart.items())
+        name: {
+            str(budget): _means([one for one in shown if one.kind == name])
+            for budget, shown in found.items()
+        }
+        for name in names
     }
 
 
-def _number(item: tuple[str, Any]) -> int:
-    return int(item[0])
-
-
-def _by_talk(talks: Sequence[Talk], shares: Sequence[tuple[str, float]]) -> dict[str, float]:
+def _by_talk(talks: Sequence[Talk], shown: Sequence[Shown]) -> dict[str, float]:
     by_talk, begin = {}, 0
     for talk in talks:
         end = begin + len(talk.questions)
-        by_talk[talk.name] = round(statistics.mean(share for _, share in shares[begin:end]), 4)
+        by_talk[talk.name] = round(statistics.mean(one.recall for one in shown[begin:end]), 4)
         begin = end
     return by_talk
 
@@ -245,10 +253,13 @@ def _loss(named: Found, roles: Found) -> dict[str, float]:
 
 
 def _print_table(title: str, found: Found) -> None:
-    print(f"\n{title}\n{'recall / recall_all':>20}" + "".join(f"{budget:>16}" for budget in found))
+    heading = "recall / strict"
+    print(f"\n{title}\n{heading:>20}" + "".join(f"{budget:>16}" for budget in found))
+    counts = "".join(f"{one['passages']:>16}" for one in _figures(found).values())
+    print(f"{'passages':>20}{counts}")
     rows: Mapping[str, Any] = {"all": _figures(found)} | _kinds(found)
     for name, row in rows.items():
-        cells = (f"{one['recall']:.4f} / {one['recall_all']:.4f}" for one in row.values())
+        cells = (f"{one['recall']:.4f} / {one['recall_strict']:.4f}" for one in row.values())
         print(f"{name:>20}" + "".join(f"{cell:>18}"[-16:] for cell in cells))
 
 

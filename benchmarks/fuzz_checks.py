@@ -92,6 +92,7 @@ def check_prompt(prompt: Prompt, said: Said) -> Counter[str]:
     # What the checks had to look at: a zero says something only where there was something to see.
     found["with_summaries"] = int(bool(prompt.summaries))
     found["with_recalled"] = int(any(_is_recalled(message) for message in prompt.messages))
+    found["with_passages"] = int(any(span.passages for span in prompt.layout))
     return found
 
 

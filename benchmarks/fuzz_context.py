@@ -35,9 +35,11 @@ from agentmem.errors import ContextOverflowError
 from agentmem.protocols import Hit, TokenCounter
 from agentmem.testing import WordCounter
 from agentmem.types import Message, Prompt, Role, TextPart, common_prefix
+from agentmem.types.passages import split_passages
 from tests.builders import pin
 from tests.context.replay import Replay
 
+_SEEN = ("with_summaries", "with_recalled", "with_passages", "late_refused")
 GROUPS = ("fits", "loop", "pins", "memory")
 
 
@@ -78,7 +80,21 @@ def _hits(rng: random.Random, replay: Replay) -> list[Hit]:
     found = rng.sample(replay.messages, min(len(replay.messages), rng.choice((0, 0, 1, 4))))
     texts = {one.message.text for one in found}
     found += [one for one in replay.messages if one.message.text in texts and one not in found]
-    return [Hit(stored=one, score=rng.random(), is_local=rng.random() < 0.8) for one in found]
+    hits = [Hit(stored=one, score=rng.random(), is_local=rng.random() < 0.8) for one in found]
+    return [part for hit in hits for part in _parts(rng, hit)]
+
+
+def _parts(rng: random.Random, hit: Hit) -> list[Hit]:
+    """Return some of the passages of a long message, or any parts of one, or the whole of it."""
+    text = hit.stored.message.memory_text
+    passages = list(split_passages(text))
+    if rng.random() < 0.3 and len(text) > 1:
+        cuts = sorted(rng.sample(range(len(text)), 2))
+        passages = [(0, cuts[0] + 1), (cuts[0], cuts[1]), (cuts[1], len(text))]
+    if len(passages) == 1 or rng.random() < 0.3:
+        return [hit]
+    some = rng.sample(passages, rng.randrange(1, len(passages) + 1))
+    return [replace(hit, passages=(one,), score=rng.random()) for one in some]
 
 
 def run_session(seed: int, counter: TokenCounter) -> tuple[str, Counter[str]]:
@@ -179,7 +195,7 @@ def main() -> None:
         "sessions": options.sessions,
         "prompts": total["prompts"],
         "typed_errors": total["errors"],
-        **{name: total[name] for name in ("with_summaries", "with_recalled", "late_refused")},
+        **{name: total[name] for name in _SEEN},
         "groups": {n: {f: g[f] for f in (*FAULTS, "prompts", "errors")} for n, g in groups.items()},
         "tokenizer": options.tokenizer,
         "seconds": round(seconds, 1),

@@ -125,5 +125,8 @@ def _questions(asked: Sequence[dict[str, Any]], positions: dict[str, int]) -> li
         evidence = frozenset(positions[turn] for turn in named if turn in positions)
         if (kind := _KINDS.get(one["category"])) and evidence:
             text, until = one["question"], len(positions)
-            found.append(Question(text=text, kind=kind, evidence=evidence, until=until))
+            answer = str(one.get("answer", ""))
+            found.append(
+                Question(text=text, kind=kind, evidence=evidence, until=until, answer=answer)
+            )
     return found

@@ -53,7 +53,9 @@ def _talk(entry: dict[str, Any]) -> Talk:
         evidence = frozenset(positions[turn] for turn in one["evidence"] if turn in positions)
         if shown := frozenset(place for place in evidence if place <= until):
             kind = one["category"]
-            found = Question(text=one["question"], kind=kind, evidence=shown, until=until)
+            answer = " ".join(map(str, one.get("memories") or [one.get("answer", "")]))
+            text = one["question"]
+            found = Question(text=text, kind=kind, evidence=shown, until=until, answer=answer)
             questions.append(found)
     return Talk(
         name=entry["id"],

@@ -1,16 +1,22 @@
 """Searches a conversation in the ways that are compared, with the parts of the real retriever."""
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from talks import Question, Talk
 
-from agentmem.protocols import Hit, Query, SearchScope
+from agentmem.protocols import Embedding, Hit, Query, SearchScope
 from agentmem.retrieval.dense.chunks import chunks_of
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.fusion.rrf import Fusion, Ranking, dense_query, rank
+from agentmem.retrieval.index.passage_ranking import (
+    PassageCache,
+    passage_similarities,
+    rank_passages,
+)
 from agentmem.retrieval.index.ranking_mode import ranking_mode
 from agentmem.retrieval.lexical.bm25 import LexicalIndex
 from agentmem.retrieval.rows.growable_array import Float32s
@@ -25,34 +31,46 @@ LIMIT = 512
 class Searcher:
     """One conversation, indexed as far as it had gone when something was asked."""
 
-    def __init__(self, messages: Sequence[StoredMessage], embedder: Embedder) -> None:
-        self._messages = messages
-        self._embedder = embedder
+    def __init__(self, messages: Sequence[StoredMessage], embedder: Embedder | None) -> None:
         self._entries = entries_of(messages)
+        found = {entry.message_id for entry in self._entries}
+        self._messages = [stored for stored in messages if stored.id in found]
+        self._embedder = embedder
         self.message_table = MessageTable()
         self.lexical = LexicalIndex()
-        self._vectors, self._rows = _embed(self._entries, embedder)
+        self._passages = PassageCache(self.lexical)
+        self._chunks: list[Embedding] = []
+        if embedder is not None:
+            self._chunks = _embed(self._entries, embedder)
+            self._vectors = np.stack([np.frombuffer(one.vector, "<f4") for one in self._chunks])
+        rows = {stored.id: row for row, stored in enumerate(self._messages)}
+        self._rows = [rows[one.message_id] for one in self._chunks]
 
     def search(self, question: Question, way: str) -> list[Hit]:
         """Find what fits *question*, best first."""
-        self._grow(question.until)
+        until = bisect_right(self._messages, question.until, key=lambda one: one.position)
+        self._grow(until)
         if way == "recent":
-            said = self._messages[question.until - 1 :: -1]
+            said = self._messages[:until][::-1]
             return [Hit(stored=stored, score=stored.position) for stored in said]
         if way == "dense":
             dense = self._dense(question.text)
             best = np.argsort(-dense, kind="stable")[:LIMIT]
             return [Hit(stored=self._messages[row], score=float(dense[row])) for row in best]
         dense_scores = self._dense(question.text) if way == "hybrid" else None
-        mode = ranking_mode(question.text, self.message_table)
+        asked = query(question.text)
+        mode = ranking_mode(asked, self.message_table)
         scores = mode.scores(self.lexical, question.text)
-        asked, fusion = query(question.text), Fusion(priors=mode.priors)
-        return self.hits(rank(self.message_table, scores, dense_scores, asked, fusion))
+        fusion = Fusion(priors=mode.priors)
+        ranking = rank(self.message_table, scores, dense_scores, asked, fusion)
+        vector = self._vector(question.text) if way == "hybrid" else None
+        return self._divided(self.hits(ranking), ranking, asked, vector)
 
     def _grow(self, until: int) -> None:
         if until < len(self.message_table):
             # Asked from the beginning again, in another way.
             self.message_table, self.lexical = MessageTable(), LexicalIndex()
+            self._passages = PassageCache(self.lexical)
         entries = self._entries[len(self.message_table) : until]
         self.lexical.add(entries, self.message_table.add(entries))
 
@@ -67,10 +85,37 @@ class Searcher:
             for place, row in enumerate(ranking.rows)
         ]
 
+    def _divided(
+        self, hits: list[Hit], ranking: Ranking, asked: Query, vector: Float32s | None
+    ) -> list[Hit]:
+        mode = ranking_mode(asked, self.message_table)
+        passages = self._passages.divided(hits, asked.text)
+        if not passages:
+            return hits
+        terms = {int(ranking.rows[place]): one.terms for place, one in passages.items()}
+        scores = mode.passage_scores(self.lexical, asked.text, terms)
+        moves = {"lexical": {place: scores[int(ranking.rows[place])] for place in passages}}
+        if vector is not None:
+            similar = {
+                place: passage_similarities(
+                    one.ranges, self._chunks_of(int(ranking.rows[place])), vector
+                )
+                for place, one in passages.items()
+            }
+            moves["dense"] = {place: one for place, one in similar.items() if one is not None}
+        return rank_passages(hits, ranking, passages, moves, mode.priors)
+
+    def _chunks_of(self, row: int) -> list[Embedding]:
+        first, end = np.searchsorted(self._rows, [row, row + 1])
+        return self._chunks[first:end]
+
+    def _vector(self, text: str) -> Float32s:
+        assert self._embedder is not None, "a dense search without an embedder"
+        return self._embedder.embed_query(dense_query(text, self.message_table.names_in(text)))
+
     def _dense(self, text: str) -> Float32s:
-        bare = dense_query(text, self.message_table.names_in(text))
         num_vectors = int(np.searchsorted(self._rows, len(self.message_table)))
-        similar = self._vectors[:num_vectors] @ self._embedder.embed_query(bare)
+        similar = self._vectors[:num_vectors] @ self._vector(text)
         best = np.full(len(self.message_table), -np.inf, np.float32)
         np.maximum.at(best, self._rows[:num_vectors], similar)
         return best
@@ -103,7 +148,7 @@ class Remembering:
         return vectors
 
 
-def searcher_of(talk: Talk, embedder: Embedder) -> Searcher:
+def searcher_of(talk: Talk, embedder: Embedder | None) -> Searcher:
     """Index a conversation."""
     return Searcher(talk.messages, embedder)
 
@@ -120,13 +165,20 @@ def query(text: str) -> Query:
 
 
 def entries_of(messages: Sequence[StoredMessage]) -> list[IndexedMessage]:
-    """Give what can be found of *messages*, all of which say something."""
+    """Give what can be found of *messages*: not the calls of tools."""
     found = [indexed_message(stored, SESSION) for stored in messages]
     return [entry for entry in found if entry is not None]
 
 
-def _embed(entries: Sequence[IndexedMessage], embedder: Embedder) -> tuple[Float32s, list[int]]:
-    chunks = [
-        (row, chunk) for row, entry in enumerate(entries) for chunk in chunks_of(entry, embedder)
+def _embed(entries: Sequence[IndexedMessage], embedder: Embedder) -> list[Embedding]:
+    chunks = [(entry, chunk) for entry in entries for chunk in chunks_of(entry, embedder)]
+    vectors = embedder.embed_passages([chunk.text for _, chunk in chunks])
+    return [
+        Embedding(
+            message_id=entry.message_id,
+            first=chunk.first,
+            last=chunk.last,
+            vector=vector.astype("<f4").tobytes(),
+        )
+        for (entry, chunk), vector in zip(chunks, vectors, strict=True)
     ]
-    return embedder.embed_passages([chunk.text for _, chunk in chunks]), [row for row, _ in chunks]

@@ -15,6 +15,9 @@ class Question:
     until: int
     """The last position that may be searched."""
 
+    answer: str = ""
+    """The expected answer, or the labelled memories that bear it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:

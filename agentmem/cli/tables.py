@@ -137,7 +137,7 @@ def hit_table(hits: Iterable[Hit], *, full: bool) -> Table:
             plain(message.name or message.role),
             f"{hit.score:.2f}",
             plain(ranks),
-            plain(message.text if full else shorten(message.text)),
+            plain(hit.text if full else shorten(hit.text)),
         )
     return table
 

@@ -153,7 +153,7 @@ class Assembler:
 
     def _lines(self, found: Sequence[Hit]) -> list[Hit]:
         """Return the deduplicated lines of *found*, best first."""
-        said = (hit for hit in found if hit.stored.message.memory_text.strip())
+        said = (hit for hit in found if hit.text.strip())
         best_first = sorted(said, key=lambda hit: (-hit.score, hit.stored.id))
         return distinct(best_first, self._renderer.line)
 

@@ -13,6 +13,7 @@ from agentmem.context.summary_lines import shown_lines
 from agentmem.protocols import Hit
 from agentmem.types import (
     BranchId,
+    DisplayForm,
     Message,
     Pin,
     Role,
@@ -196,7 +197,12 @@ class Draft:
                     times = 1 if anchor is None else hit.times
                     message = hit.stored.message
                     shown = PromptMessage(
-                        stored=hit.stored, message=message, anchor=anchor, times=times
+                        stored=hit.stored,
+                        message=message,
+                        form=DisplayForm.PASSAGES if hit.passages else DisplayForm.FULL,
+                        anchor=anchor,
+                        times=times,
+                        passages=hit.passages,
                     )
                     yield shown, Tier.RETRIEVED
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from agentmem.context.clip_text import MAX_CHARS_PER_TOKEN
-from agentmem.context.sentences import OMITTED, split_sentences
 from agentmem.context.standing_facts import MIN_STRENGTH, priority, strength, subject_of
 from agentmem.context.summary_lines import label_of, line_of
 from agentmem.protocols import Passage
 from agentmem.types import Role
+from agentmem.types.sentences import OMITTED, split_sentences
 from agentmem.types.words import UNSPACED, WORD, clusters, normalize
 
 _WORD = re.compile(rf"\w{WORD}*")

@@ -21,6 +21,7 @@ from agentmem.types import (
 _RULES: Final = {
     DisplayForm.CLIPPED: TruncationReason.CLIPPED,
     DisplayForm.STUB: TruncationReason.STUBBED,
+    DisplayForm.PASSAGES: TruncationReason.NOT_RETRIEVED,
     DisplayForm.REPLACED: TruncationReason.REPLACED,
     DisplayForm.DELETED: TruncationReason.DELETED,
 }
@@ -101,7 +102,7 @@ def _runs(shown: Iterable[tuple[PromptMessage, Tier]]) -> Iterator[Span]:
 
 
 def join(spans: Iterable[Span]) -> list[Span]:
-    """Merge equal neighbours; clipped and anchored ones stay separate, with their numbers."""
+    """Merge equal neighbours; clipped, anchored and partial ones stay separate."""
     joined: list[Span] = []
     for span in sorted(spans, key=lambda one: one.first):
         last = joined[-1] if joined else None
@@ -115,7 +116,7 @@ def join(spans: Iterable[Span]) -> list[Span]:
 
 
 def _has_number(span: Span) -> bool:
-    return span.kept_chars is not None or span.anchor is not None
+    return span.kept_chars is not None or span.anchor is not None or bool(span.passages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +139,14 @@ class Accounting:
     def records(self) -> tuple[TruncationRecord, ...]:
         """Return records of truncations that are not yet in the log."""
         made: list[TruncationRecord] = []
-        for kind in (_is_hidden, _is_covered, _is_clipped, _is_stub, _is_replaced, _is_deleted):
+        for kind in _KINDS:
             now = [span for span in self.layout if kind(span)]
             before = [span for span in self.recorded if kind(span)]
             # A recorded message is not recorded again when a summary covers it later.
             made += [
                 self._record(span)
                 for span in subtract(now, before)
-                if kind is not _is_covered or not self._was_hidden(span)
+                if kind not in (_is_covered, _is_part) or not self._was_hidden(span)
             ]
         return tuple(sorted(made, key=lambda record: record.first))
 
@@ -222,9 +223,20 @@ def _is_stub(span: Span) -> bool:
     return span.form is DisplayForm.STUB
 
 
+def _is_part(span: Span) -> bool:
+    return span.form is DisplayForm.PASSAGES
+
+
 def _is_replaced(span: Span) -> bool:
     return span.form is DisplayForm.REPLACED
 
 
 def _is_deleted(span: Span) -> bool:
     return span.form is DisplayForm.DELETED
+
+
+_KINDS: Final = (
+    *(_is_hidden, _is_covered, _is_clipped, _is_stub),
+    *(_is_part, _is_replaced, _is_deleted),
+)
+"""Kinds of spans that are recorded, each by itself."""

@@ -18,6 +18,7 @@ from agentmem.context.recall import (
     HEADING,
     PAUSE,
     header_of,
+    one_per_message,
     recall_message,
     source_of,
     speaker_of,
@@ -28,6 +29,8 @@ from agentmem.context.render import Renderer
 from agentmem.protocols import Hit
 from agentmem.types import BranchId, Message, MessageId, Role, TextPart
 from agentmem.types.lines import line_of
+from agentmem.types.passages import TextRange
+from agentmem.types.sentences import OMITTED
 
 _LEAST: Final = 2
 """Minimum tokens of a line: one for the speaker, and one of text."""
@@ -44,34 +47,49 @@ _WORTH_IT: Final = 32
 
 def distinct(hits: Iterable[Hit], line: Callable[[Message], str] = line_of) -> list[Hit]:
     """
-    Return *hits* deduplicated by *line*, in order: the newest message of each.
+    Return *hits* deduplicated by *line* and passages, in order: the newest message of each.
 
     It has the rank and the score of the best one, and the number of duplicates.
     """
-    lines: dict[str, list[Hit]] = {}
-    for hit in hits:
-        lines.setdefault(line(hit.stored.message), []).append(hit)
-    return [_newest(same) for same in lines.values()]
+    keyed = [(line(hit.stored.message), hit) for hit in hits]
+    copies: dict[str, list[Hit]] = {}
+    for key, hit in keyed:
+        copies.setdefault(key, []).append(hit)
+    newest = {key: _newest(same) for key, same in copies.items()}
+    found: dict[tuple[str, tuple[TextRange, ...]], Hit] = {}
+    for key, hit in keyed:
+        passages = _passages_in(newest[key], hit)
+        best = found.get((key, passages))
+        if best is None or hit.score > best.score:
+            found[key, passages] = replace(
+                newest[key], score=hit.score, ranks=hit.ranks, passages=passages
+            )
+    return list(found.values())
 
 
 def _newest(same: Sequence[Hit]) -> Hit:
+    """Return the newest of some copies, with their number."""
     if len(same) == 1:
         return same[0]
-    newest = max(same, key=lambda hit: (hit.stored.created_at, hit.stored.id))
-    best = max(same, key=lambda hit: hit.score)
     # A retriever may have deduplicated some already.
     ids: dict[MessageId, int] = {}
     for hit in same:
         ids[hit.stored.id] = max(hit.times, ids.get(hit.stored.id, 0))
-    times = max(*ids.values(), len(ids))
-    return replace(newest, score=best.score, ranks=best.ranks, times=times)
+    newest = max(same, key=lambda hit: (hit.stored.created_at, hit.stored.id))
+    return replace(newest, times=max(*ids.values(), len(ids)))
+
+
+def _passages_in(newest: Hit, copy: Hit) -> tuple[TextRange, ...]:
+    """Return the passages of *copy* in the newest one: none if its white space or case differs."""
+    is_same = newest.stored.message.memory_text == copy.stored.message.memory_text
+    return copy.passages if is_same else ()
 
 
 def pack(hits: Iterable[Hit], room: int, renderer: Renderer) -> tuple[Hit, ...]:
     """
     Select from *hits*, best first, those that fit into *room* tokens, skipping those that do not.
 
-    Rendered as one message they take at most *room*.
+    Rendered as one message they take at most *room*. The passages of a message are one hit.
     """
     page = _Page(renderer, room)
     passed = page.fill(hits)
@@ -79,7 +97,7 @@ def pack(hits: Iterable[Hit], room: int, renderer: Renderer) -> tuple[Hit, ...]:
     # Lines may take fewer tokens together than separately.
     if passed and page.has_more_room() and page.fill(passed) != passed:
         kept = page.kept()
-    return kept
+    return one_per_message(kept)
 
 
 class _Page:
@@ -89,6 +107,7 @@ class _Page:
         self._renderer = renderer
         self._all_room = room
         self._hits: list[Hit] = []
+        self._shown: set[MessageId] = set()
         self._costs: list[int] = []
         self._times: dict[BranchId | None, list[datetime]] = {}
         self._years: set[int] = set()
@@ -135,7 +154,7 @@ class _Page:
 
     def _add(self, hit: Hit) -> bool:
         """Add *hit* if its line fits, with the header that it may need."""
-        if not self._may_fit(len(hit.stored.message.memory_text)):
+        if not self._may_fit(len(hit.text)):
             return False
         cost = self._line(hit)
         if cost <= self.room:
@@ -144,6 +163,7 @@ class _Page:
             return False
         self.room -= cost
         self._hits.append(hit)
+        self._shown.add(hit.stored.id)
         self._costs.append(cost)
         insort(self._times.setdefault(source_of(hit), []), hit.stored.created_at)
         self._years.add(year_of(hit.stored.created_at))
@@ -159,9 +179,12 @@ class _Page:
     def _line(self, hit: Hit) -> int:
         """Return the tokens of the line of *hit*: by its message if that has the same text."""
         message = hit.stored.message
-        text = message.memory_text
+        text = hit.text
         is_plain = message.role in (Role.USER, Role.ASSISTANT) and not message.tool_calls
-        if is_plain and hit.times == 1 and text == message.text and len(text.splitlines()) == 1:
+        if hit.passages and hit.stored.id in self._shown:
+            # Its line is there; the mark of a gap is about a word more.
+            tokens = said = self._count(f"{OMITTED} {text}")
+        elif is_plain and hit.times == 1 and text == message.text and len(text.splitlines()) == 1:
             said = self._renderer.count(message) - self._one_of(message.role) + self._more
             tokens = max(0, said + self._label(speaker_of(hit.stored)))
         else:
@@ -196,4 +219,6 @@ class _Page:
         return max(0, self._renderer.count_text(line) - self._frame)
 
     def _whole(self, hits: Sequence[Hit]) -> int:
-        return sum(self._renderer.count(message) for message in recall_message(hits))
+        return sum(
+            self._renderer.count(message) for message in recall_message(one_per_message(hits))
+        )

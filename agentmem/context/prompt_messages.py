@@ -17,6 +17,7 @@ from agentmem.types import (
     Tier,
     Turn,
 )
+from agentmem.types.passages import TextRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class PromptMessage:
     kept_chars: int | None = None
     anchor: int | None = None
     times: int = 1
+    passages: tuple[TextRange, ...] = ()
 
     @property
     def position(self) -> int:
@@ -52,6 +54,7 @@ class PromptMessage:
             kept_chars=self.kept_chars,
             anchor=self.anchor,
             times=self.times,
+            passages=self.passages,
         )
 
 

@@ -4,7 +4,7 @@ from agentmem.config import Budget
 from agentmem.context.draft import Draft
 from agentmem.context.pack_hits import pack
 from agentmem.context.render import Renderer
-from agentmem.protocols import Hit
+from agentmem.protocols import Hit, first_messages
 from agentmem.types import DisplayForm
 
 
@@ -26,7 +26,7 @@ def select_hits(
         hits: best first, deduplicated.
         renderer: counts tokens.
         budget: the share of recalled messages.
-        most: maximum number of *hits* outside of the window to consider. A list truncated for
+        most: maximum number of messages outside of the window to consider. A list truncated for
             another window then gives the same result.
     """
     if not hits or draft.anchor in {group.anchor for group in draft.groups}:
@@ -40,7 +40,7 @@ def select_hits(
     kept = {line(hit.stored.message) for group in draft.groups for hit in group.hits}
     best = [
         hit
-        for hit in outside[:most]
+        for hit in (outside if most is None else first_messages(outside, most))
         if line(hit.stored.message) not in kept and (hit.is_local or not draft.keep_recalled)
     ]
     room = budget.retrieved_tokens - renderer.count_groups(draft.groups)

@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import date, tzinfo
 from typing import Final
 
-from agentmem.context.sentences import OMITTED, split_sentences
 from agentmem.protocols import Passage
 from agentmem.types import Origin, Role, StoredMessage, Summary
 from agentmem.types.data_urls import without_data
 from agentmem.types.moments import in_zone
+from agentmem.types.sentences import OMITTED, split_sentences
 
 _ROLES: Final = {
     "user": Role.USER,

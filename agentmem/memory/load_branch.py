@@ -26,6 +26,7 @@ from agentmem.types import (
     PrefixBreak,
     Prompt,
     Role,
+    Span,
     StoredMessage,
     Summary,
     Tier,
@@ -215,9 +216,17 @@ def _groups(
     for span in previous.layout:
         if span.anchor is not None:
             found = runtime.store.messages.read(runtime.scope, branch.id, span.first, span.last)
-            again = (Hit(stored=one, score=0.0, times=span.times) for one in found)
+            again = (_hit(one, span) for one in found)
             hits.setdefault(span.anchor, []).extend(again)
     return tuple(RecalledGroup(anchor=anchor, hits=tuple(hits[anchor])) for anchor in sorted(hits))
+
+
+def _hit(stored: StoredMessage, span: Span) -> Hit:
+    """Return the hit that *span* is of; of a message deleted since then there are no passages."""
+    size = len(stored.message.memory_text)
+    is_there = all(0 <= start < end <= size for start, end in span.passages)
+    passages = span.passages if is_there else ()
+    return Hit(stored=stored, score=0.0, times=span.times, passages=passages)
 
 
 def _of_parent(

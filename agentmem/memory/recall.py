@@ -9,11 +9,12 @@ from agentmem.context import BranchView, distinct, pinned_message
 from agentmem.errors import InvalidInputError
 from agentmem.memory.session_clock import hits_in
 from agentmem.memory.user_runtime import Runtime
-from agentmem.protocols import Hit, Query, SearchIndex, SearchScope
+from agentmem.protocols import Hit, Query, SearchIndex, SearchScope, first_messages
 from agentmem.types import (
     BranchId,
     BranchInfo,
     Inherit,
+    MessageId,
     Origin,
     Pin,
     Prompt,
@@ -97,7 +98,15 @@ def recall_for(
     # many others are found, so that assembling again after the slide gives the same prompt.
     most = _MIN_HITS + budget.retrieved_tokens // _TOKENS_PER_HIT
     limit = len(loaded) + most
-    hits = _find(runtime, view.branch_id, text, limit=limit, everywhere=everywhere, head=view.head)
+    hits = _find(
+        runtime,
+        view.branch_id,
+        text,
+        limit=limit,
+        everywhere=everywhere,
+        head=view.head,
+        is_turn=wanted is None,
+    )
     return replace(view, hits=hits_in(runtime.zone, hits), max_hits=most)
 
 
@@ -115,13 +124,19 @@ def search(
     runtime: Runtime, branch_id: BranchId, text: str, *, limit: int, everywhere: bool
 ) -> tuple[Hit, ...]:
     """
-    Search the messages visible to a branch for *text*, best first.
+    Search the messages visible to a branch for *text*, best first, each with its best passage.
 
     Raises:
         ConfigError: there is no retriever.
         SessionNotFoundError: the branch does not exist in this scope.
     """
-    return _find(runtime, branch_id, text, limit=limit, everywhere=everywhere, head=None)
+    hits = _find(
+        runtime, branch_id, text, limit=limit, everywhere=everywhere, head=None, is_turn=False
+    )
+    best: dict[MessageId, Hit] = {}
+    for hit in hits:
+        best.setdefault(hit.stored.id, hit)
+    return tuple(best.values())
 
 
 def leaves_out(prompt: Prompt) -> bool:
@@ -137,6 +152,7 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
     limit: int,
     everywhere: bool,
     head: int | None,
+    is_turn: bool,
 ) -> tuple[Hit, ...]:
     """Search as of the newest message *head*; None for now."""
     recall = runtime.need_search_index()
@@ -157,6 +173,7 @@ def _find(  # noqa: PLR0913 - a search, and the moment that it is for
         visible=visible,
         limit=limit,
         zone=runtime.zone,
+        is_turn=is_turn,
     )
     hits = _distinct(recall, query)
     if not any(hit.stored.origin is Origin.PARTIAL for hit in hits):
@@ -191,9 +208,14 @@ def _distinct(recall: SearchIndex, query: Query) -> tuple[Hit, ...]:
         asked = query.limit << round_
         found = recall.search(replace(query, limit=asked))
         lines = distinct(found)
-        if len(lines) >= query.limit or len(found) < asked:
+        if _num_messages(lines) >= query.limit or _num_messages(found) < asked:
             break
-    return tuple(lines[: query.limit])
+    return first_messages(lines, query.limit)
+
+
+def _num_messages(hits: Iterable[Hit]) -> int:
+    """Count the messages of *hits*, which may have several passages each."""
+    return len({hit.stored.id for hit in hits})
 
 
 def _visible(

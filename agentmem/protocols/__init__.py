@@ -36,6 +36,7 @@ from agentmem.protocols.retrieval import (
     SearchIndex,
     SearchScope,
     VectorTable,
+    first_messages,
 )
 
 __all__ = [
@@ -69,5 +70,6 @@ __all__ = [
     "VectorTable",
     "counter_at",
     "default_system",
+    "first_messages",
     "split_answer",
 ]

@@ -1,13 +1,15 @@
 """Interfaces of retrieval: the retriever, its search index, and the store that it reads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
+from agentmem.errors import InvalidInputError
 from agentmem.types import BranchId, IndexHealth, MessageId, Scope, SessionId, StoredMessage
-from agentmem.types.fields import Checked
+from agentmem.types.fields import Checked, check_fields
+from agentmem.types.passages import TextRange, excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,40 @@ class Hit(Checked):
 
     times: int = 1
     """The number of duplicates by this speaker, including this one, the newest."""
+
+    passages: tuple[TextRange, ...] = ()
+    """
+    The parts of a long message that match: start and end of characters of its `memory_text`, the
+    end not included. Empty for the whole message.
+    """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.passages:
+            size = len(self.stored.message.memory_text)
+            if not all(0 <= start < end <= size for start, end in self.passages):
+                raise InvalidInputError(
+                    f"passages of a Hit are ranges of the {size} characters of its message, got "
+                    f"{self.passages!r:.80}"
+                )
+
+    @property
+    def text(self) -> str:
+        """The text that matches: the whole message, or its passages with marks at the gaps."""
+        text = self.stored.message.memory_text
+        return excerpt(text, self.passages) if self.passages else text
+
+
+def first_messages(hits: Iterable[Hit], limit: int) -> tuple[Hit, ...]:
+    """Return the first *hits* of at most *limit* messages, which may have several passages each."""
+    found: list[Hit] = []
+    message_ids: set[MessageId] = set()
+    for hit in hits:
+        message_ids.add(hit.stored.id)
+        if len(message_ids) > limit:
+            break
+        found.append(hit)
+    return tuple(found)
 
 
 INDEX_SUFFIX: Final = ".vectors"
@@ -148,6 +184,8 @@ class Query(Checked):
         session_id: the session that searches.
         limit: maximum number of hits.
         zone: the time zone of dates in the query.
+        is_turn: whether the text is the newest turn, which need not be a question. A text that was
+            written to search with is about earlier messages in any form.
     """
 
     text: str
@@ -156,6 +194,7 @@ class Query(Checked):
     visible: Mapping[BranchId, tuple[int, int]] = field(hash=False)
     limit: int
     zone: tzinfo = UTC
+    is_turn: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

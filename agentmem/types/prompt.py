@@ -12,6 +12,7 @@ from agentmem.errors import InvalidInputError
 from agentmem.types.fields import Checked, check_fields
 from agentmem.types.frozen import FrozenMapping
 from agentmem.types.messages import BranchId, Message
+from agentmem.types.passages import TextRange, characters
 from agentmem.types.recalled import RecalledHit
 from agentmem.types.short_repr import ShortRepr
 from agentmem.types.text import check_text
@@ -68,6 +69,9 @@ class DisplayForm(StrEnum):
     FULL = "full"
     CLIPPED = "clipped"
     STUB = "stub"
+    PASSAGES = "passages"
+    """Some passages of a long recalled message."""
+
     REPLACED = "replaced"
     """In the window, but replaced by another message."""
 
@@ -102,6 +106,12 @@ class Span(Checked):
     times: int = 1
     """Number of equal messages, of which a recalled one is the shown copy; 1 without duplicates."""
 
+    passages: tuple[TextRange, ...] = ()
+    """
+    The shown parts of a recalled message: start and end of characters of its `memory_text`, the end
+    not included.
+    """
+
     def __post_init__(self) -> None:
         check_fields(self)
         is_recalled = self.tier is Tier.RETRIEVED
@@ -112,11 +122,17 @@ class Span(Checked):
                 f"Span.{name} is not a field of the tier {tier}: only messages of the tier "
                 "retrieved have an anchor, and only others kept_chars"
             )
+        if bool(self.passages) != (self.form is DisplayForm.PASSAGES):
+            raise InvalidInputError(
+                f"a Span of the form {self.form} has {len(self.passages)} passages: those of the "
+                "form passages have at least one, and others none"
+            )
 
     def explain(self) -> str:
         """Describe in words how these messages are shown."""
         where = "not shown" if self.tier is None else f"{self.tier} tier"
         how = "" if self.form is DisplayForm.FULL else f", {self.form}"
+        how += characters(self.passages)
         via = "" if self.source is None else f", by summary {self.source}"
         return f"messages {self.first}-{self.last}: {where}{how}{via}"
 

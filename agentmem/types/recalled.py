@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from agentmem.types.fields import Checked
 from agentmem.types.messages import MessageId
+from agentmem.types.passages import TextRange, characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,9 @@ class RecalledHit(Checked):
     ranks: tuple[tuple[str, int], ...]
     """Its rank, from 1, in each ranking that found it."""
 
+    passages: tuple[TextRange, ...] = ()
+    """The shown parts, in characters of its `memory_text`; empty for the whole message."""
+
     def explain(self) -> str:
         """Describe the message and its ranks in words."""
         where = (
@@ -28,4 +32,5 @@ class RecalledHit(Checked):
             else f"message {self.position}"
         )
         ranks = "".join(f", {name} rank {place}" for name, place in self.ranks)
+        where += characters(self.passages)
         return f"recalled {where}: score {self.score:.4g}{ranks}"

@@ -63,7 +63,12 @@ class Replay:
             RecalledGroup(
                 anchor=anchor,
                 hits=tuple(
-                    Hit(stored=self.messages[s.first - 1], score=0.0, times=s.times)
+                    Hit(
+                        stored=self.messages[s.first - 1],
+                        score=0.0,
+                        times=s.times,
+                        passages=s.passages,
+                    )
                     for s in layout
                     if s.tier is Tier.RETRIEVED and s.anchor == anchor
                 ),

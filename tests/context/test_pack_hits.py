@@ -15,6 +15,7 @@ from agentmem.context.render import Renderer
 from agentmem.protocols import Hit
 from agentmem.testing import WordCounter
 from agentmem.types import BranchId, Tier
+from agentmem.types.passages import split_passages
 from tests.builders import NOON, say, stored, words
 
 FRAME = 2 + 9  # a message of the `WordCounter`, and the heading
@@ -137,3 +138,43 @@ def test_a_message_that_was_found_twice_is_shown_once_by_its_best_score():
     prompt = assembled([replace(one, score=0.5), replace(one, score=0.75)])
     assert [hit.score for hit in prompt.recalled] == [0.75]
     assert prompt.tokens_by_tier[Tier.RETRIEVED] <= 100
+
+
+def divided(*sizes):
+    """The passages of long messages of so many words, as hits: of each message each second one."""
+    found = []
+    for hit in hits(*sizes):
+        ranges = split_passages(hit.stored.message.text)
+        found += [replace(hit, passages=(one,)) for one in ranges[::2]] if ranges[1:] else [hit]
+    return found
+
+
+@given(
+    st.lists(st.sampled_from([5, 40, 300, 900]), max_size=6),
+    st.integers(0, 900),
+    st.sampled_from([WordCounter, Merging]),
+    st.randoms(),
+)
+def test_passages_are_never_over_the_budget(sizes, room, counter, random):
+    found = divided(*sizes)
+    random.shuffle(found)
+    renderer = Renderer(counter())
+
+    kept = pack(found, room, renderer)
+
+    assert sum(map(renderer.count, recall_message(kept))) <= max(room, 0)
+    assert len({hit.stored.id for hit in kept}) == len(kept)
+    offered = {(hit.stored.id, one) for hit in found for one in hit.passages}
+    assert {(hit.stored.id, one) for hit in kept for one in hit.passages} <= offered
+
+
+def test_the_passages_of_a_message_are_one_line_and_the_whole_of_them_is_the_message():
+    (hit,) = hits(900)
+    ranges = split_passages(hit.stored.message.text)
+    each = [replace(hit, passages=(one,)) for one in reversed(ranges)]
+
+    (some,) = pack([each[0], each[2]], 2000, Renderer(WordCounter()))
+    (every,) = pack(each, 2000, Renderer(WordCounter()))
+
+    assert some.passages == (ranges[-3], ranges[-1])
+    assert every == hit

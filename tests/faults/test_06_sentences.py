@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.context import ExtractiveSummarizer
-from agentmem.context.sentences import OMITTED, split_sentences
 from agentmem.protocols import Passage
 from agentmem.types import Role
+from agentmem.types.sentences import OMITTED, split_sentences
 
 BACKUPS = [f"backup-{number}" for number in range(30)]
 LISTED = ", ".join(BACKUPS)

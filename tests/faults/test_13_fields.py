@@ -24,7 +24,7 @@ from agentmem import (
 )
 from agentmem.protocols import Passage
 from agentmem.testing import WordCounter
-from agentmem.types import Pin, PinScope, Span, Tier
+from agentmem.types import DisplayForm, Pin, PinScope, Span, Tier
 
 HOMES = (agentmem, agentmem.types, agentmem.protocols)
 VALUES = sorted(
@@ -42,6 +42,11 @@ FIXED = {
     "Budget": {}, "Sampling": {}, "InferenceConfig": {},
 }  # fmt: skip
 FIXED["Message"] |= {"tool_call_id": None, "generated": None}
+# Of values of which some fields go with one another, the ones that fit to the others.
+GIVEN = {
+    "Hit": {"passages": ((0, 1),)},
+    "Span": {"form": DisplayForm.PASSAGES, "passages": ((0, 1),)},
+}
 WRONG = (
     *(5, -1, 1.5, True, None, "x", "", b"x", (), [], {}, object(), Role.USER, int, lambda: 1),
     *((object(),), [object()], ["x", 5], {"x": 1}, [None], {5}, [["x"]], date(2026, 1, 1)),
@@ -74,7 +79,7 @@ def build(value):
         fixed = {field.name: sample(field.type) for field in dataclasses.fields(value)}
         fixed = {
             name: one for name, one in fixed.items() if one is not None or is_needed(value, name)
-        }
+        } | GIVEN.get(value.__name__, {})
     return value(**fixed)
 
 

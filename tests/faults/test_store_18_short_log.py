@@ -125,18 +125,25 @@ def test_an_export_has_the_same_log_after_its_import(tmp_path):
     assert plain[:2] == plain[2:]
 
 
+PASSAGES = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(10, 10**7)), min_size=1, max_size=3
+).map(tuple)
+
+
 @st.composite
 def layouts(draw):
     spans, end = [], 0
     for _ in range(draw(st.integers(0, 6))):
         length = draw(st.sampled_from([1, 2, 30, 10**7]))
         tier = draw(st.sampled_from([None, *Tier]))
+        form = draw(st.sampled_from(DisplayForm))
+        is_part = form is DisplayForm.PASSAGES
         spans.append(
             Span(
                 first=end + 1,
                 last=end + length,
                 tier=tier,
-                form=draw(st.sampled_from(DisplayForm)),
+                form=form,
                 **{
                     "anchor" if tier is Tier.RETRIEVED else "kept_chars": draw(
                         st.none() | st.integers(0, 99)
@@ -144,6 +151,7 @@ def layouts(draw):
                 },
                 source=draw(st.none() | st.sampled_from(["a", "b c", "s0", ""])),
                 times=draw(st.integers(1, 3)),
+                passages=draw(PASSAGES) if is_part else (),
             )
         )
         end += length

@@ -65,6 +65,7 @@ def test_a_prompt_recalls_what_fits_the_last_question(session, retriever):
     prompt = session.assemble()
 
     assert retriever.queries[-1].text == "what is the code"
+    assert retriever.queries[-1].is_turn is True
     assert recalled(prompt) == [1]
     assert "4711" in prompt.text
     assert session.check() == ()
@@ -79,6 +80,9 @@ def test_a_query_of_the_caller_is_looked_for_instead(session, retriever):
 
     assert recalled(prompt) == [1]
     assert retriever.queries[-1].text == "code"
+    assert retriever.queries[-1].is_turn is False
+    session.search("code")
+    assert retriever.queries[-1].is_turn is False
 
 
 def test_a_reply_recalls_what_fits_its_own_text(session):

@@ -8,7 +8,7 @@ z-scores that is +.004 of recall over the budgets of the benchmark, with k = 60 
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,11 +51,48 @@ DEFAULT_FUSION = Fusion()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankedList:
+    """One of the fused lists."""
+
+    priorities: Float64s  # (n,)
+    """Standard scores with their boosts."""
+
+    spread: float
+    """Standard deviation of the scores before they were standardized."""
+
+    weights: Float64s  # (n,)
+    is_silent: Bools  # (n,)
+    """Whether a row has no match in this list."""
+
+    def places(self) -> Int64s:
+        """Return the rank of each row, from 1: (n,)."""
+        return _places(self.priorities, self.is_silent)
+
+    def at(self, rows: Int64s) -> "RankedList":
+        """Return the list of these *rows* only."""
+        return replace(
+            self,
+            priorities=self.priorities[rows],
+            weights=self.weights[rows],
+            is_silent=self.is_silent[rows],
+        )
+
+
+def fused(lists: Iterable[RankedList]) -> Float64s:
+    """Return the sum of weight / (10 + rank) over *lists*: (n,)."""
+    scores: Float64s = np.sum([one.weights / (_K + one.places()) for one in lists], axis=0)
+    return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """Rows, best first, at most the limit of the query."""
 
     rows: Int64s  # (n,)
     scores: Float32s  # (n,), falling
+    lists: Mapping[str, RankedList]
+    """The fused lists, with these rows."""
+
     ranks: Mapping[str, Int64s]
     """For ``lexical`` and ``dense`` the rank of each row in that list, from 1; 0 for none."""
 
@@ -86,29 +123,30 @@ def rank(
     """
     rows = _visible_rows(message_table, query)
     boosts = _boosts(query.text, message_table, fusion, rows)
-    by_words = _standard(lexical[rows].astype(np.float64))
+    by_words, spread = _standard(lexical[rows].astype(np.float64))
     is_candidate: Bools = lexical[rows] > 0
-    place = _places(by_words + boosts, is_silent=~is_candidate)
-    places = {"lexical": np.where(is_candidate, place, 0)}
-    # Without a lexical match the boosts alone would form a list with the weight of the dense one.
-    scores = 1 / (_K + place) if is_candidate.any() else np.zeros(len(rows))
+    lists = {"lexical": _lexical_list(by_words + boosts, spread, is_candidate)}
+    is_ranked = {"lexical": is_candidate}
     if dense is not None:
-        by_meaning = _standard(dense[rows].astype(np.float64))
+        by_meaning, spread = _standard(dense[rows].astype(np.float64))
         is_embedded = ~np.isnan(dense[rows])
-        place = _places(_beside_words(by_meaning, by_words, is_embedded) + boosts)
-        places["dense"] = np.where(np.isfinite(dense[rows]), place, 0)
-        weight = np.full(len(rows), fusion.dense_weight(query.text))
-        if fusion.priors is None:
-            weight *= _cheapness(message_table.sizes[rows])
-        scores += weight / (_K + place)
-        # Not below the mean; a single value is the mean.
-        is_candidate |= is_embedded & (by_meaning >= 0)
+        is_ranked["dense"] = np.isfinite(dense[rows])
+        lists["dense"] = RankedList(
+            priorities=_beside_words(by_meaning, by_words, is_embedded) + boosts,
+            spread=spread,
+            weights=_dense_weights(message_table, rows, query.text, fusion),
+            is_silent=np.zeros(len(rows), np.bool_),
+        )
+        is_candidate = is_candidate | (is_embedded & (by_meaning >= 0))  # a single one is the mean
+    places = {name: np.where(is_ranked[name], one.places(), 0) for name, one in lists.items()}
+    scores = fused(lists.values())
     lines = _lines(message_table, rows, scores, np.flatnonzero(is_candidate))
     chosen = _best(lines.scores, np.arange(len(lines.scores)), max(query.limit, 0))
     best = lines.best[chosen]
     return Ranking(
         rows=rows[lines.newest[chosen]],
         scores=scores[best].astype(np.float32),
+        lists={name: one.at(best) for name, one in lists.items()},
         ranks={name: place[best].astype(np.int64) for name, place in places.items()},
         times=lines.times[chosen],
     )
@@ -176,6 +214,21 @@ def dense_query(text: str, speakers: Iterable[str]) -> str:
     return bare if any(letter.isalnum() for letter in bare) else text
 
 
+def _lexical_list(priorities: Float64s, spread: float, is_candidate: Bools) -> RankedList:
+    # Without a match the boosts alone would form a list with the weight of the dense one.
+    weights = np.full(len(priorities), float(is_candidate.any()))
+    return RankedList(
+        priorities=priorities, spread=spread, weights=weights, is_silent=~is_candidate
+    )
+
+
+def _dense_weights(
+    message_table: MessageTable, rows: Int64s, text: str, fusion: Fusion
+) -> Float64s:
+    weights = np.full(len(rows), fusion.dense_weight(text))
+    return weights * cheapness(message_table.sizes[rows]) if fusion.priors is None else weights
+
+
 def _visible_rows(message_table: MessageTable, query: Query) -> Int64s:
     """Return the visible rows in the order of their messages, not of their insertion."""
     rows = np.flatnonzero(message_table.mask(query))
@@ -191,7 +244,7 @@ def _boosts(text: str, message_table: MessageTable, fusion: Fusion, rows: Int64s
     return total if fusion.priors is None else total + fusion.priors.of_rows(message_table, rows)
 
 
-def _cheapness(sizes: Int64s) -> Float64s:
+def cheapness(sizes: Int64s | Float64s) -> Float64s:
     """
     Return the length factor of each row, about 1 for 120 characters: short rows cost less budget.
 
@@ -202,15 +255,15 @@ def _cheapness(sizes: Int64s) -> Float64s:
     return weights
 
 
-def _standard(scores: Float64s) -> Float64s:
-    """Return z-scores; the lowest one for -inf."""
+def _standard(scores: Float64s) -> tuple[Float64s, float]:
+    """Return z-scores, the lowest one for -inf, and the standard deviation."""
     finite = scores[np.isfinite(scores)]
     if not len(finite):
-        return np.zeros(len(scores))
+        return np.zeros(len(scores)), 1.0
     clipped = np.where(np.isneginf(scores), finite.min(), scores)
-    spread = finite.std()
-    standard: Float64s = (clipped - finite.mean()) / (spread if spread > 0 else 1.0)
-    return standard
+    spread = float(finite.std()) or 1.0
+    standard: Float64s = (clipped - finite.mean()) / spread
+    return standard, spread
 
 
 def _beside_words(by_meaning: Float64s, by_words: Float64s, is_embedded: Bools) -> Float64s:
@@ -227,7 +280,7 @@ def _beside_words(by_meaning: Float64s, by_words: Float64s, is_embedded: Bools) 
     return np.where(is_embedded, by_meaning * spread + words.mean(), by_words)
 
 
-def _places(scores: Float64s, is_silent: Bools | None = None) -> Int64s:
+def _places(scores: Float64s, is_silent: Bools) -> Int64s:
     """
     Return the rank of each score, 1 for the highest; ties rank the later row first.
 
@@ -236,9 +289,8 @@ def _places(scores: Float64s, is_silent: Bools | None = None) -> Int64s:
     """
     places = np.empty(len(scores), np.int64)
     places[_best_first(scores)] = np.arange(1, len(scores) + 1)
-    if is_silent is not None:
-        last = len(scores) - np.searchsorted(np.sort(scores), scores[is_silent], side="left")
-        places[is_silent] = last
+    last = len(scores) - np.searchsorted(np.sort(scores), scores[is_silent], side="left")
+    places[is_silent] = last
     return places
 
 

@@ -6,24 +6,41 @@ each branch is read up to its head. Words are indexed at once, vectors when they
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from agentmem.protocols import BranchRange, Hit, Query, RetrievalStore, SearchScope
+from agentmem.protocols import (
+    BranchRange,
+    Embedding,
+    Hit,
+    Query,
+    RetrievalStore,
+    SearchScope,
+    first_messages,
+)
 from agentmem.retrieval.dense.database_vectors import vectors_of
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.message_vectors import MessageVectors
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
 from agentmem.retrieval.fusion.rrf import Fusion, Ranking, dense_query, rank
-from agentmem.retrieval.index.ranking_mode import ranking_mode
+from agentmem.retrieval.index.passage_ranking import (
+    BYTES_OF_PASSAGE,
+    DIVIDED,
+    MIN_CHARS,
+    PassageCache,
+    Passages,
+    passage_similarities,
+    rank_passages,
+)
+from agentmem.retrieval.index.ranking_mode import RankingMode, ranking_mode
 from agentmem.retrieval.lexical.bm25 import LexicalIndex
 from agentmem.retrieval.rows.content_hash import NO_SESSION, content_hash
-from agentmem.retrieval.rows.growable_array import Float32s, GrowableArray, Int64s
+from agentmem.retrieval.rows.growable_array import Float32s, Float64s, GrowableArray, Int64s
 from agentmem.retrieval.rows.message_table import IndexedMessage, MessageTable, indexed_message
 from agentmem.types import BranchId, MessageId, StoredMessage
 
@@ -64,6 +81,7 @@ class MessageIndex:
         self.message_table = MessageTable()
         self.content_hashes = GrowableArray(np.uint64)
         self._lexical = LexicalIndex()
+        self._passage_cache = PassageCache(self._lexical)
         self._branches: dict[BranchId, BranchRange] = {}
         self.vectors: MessageVectors | None = None
 
@@ -71,7 +89,8 @@ class MessageIndex:
     def num_bytes(self) -> int:
         """Approximate bytes of memory."""
         vectors = 0 if self.vectors is None else self.vectors.index.num_bytes
-        return len(self.message_table) * _BYTES_OF_ROW + vectors
+        passages = self._passage_cache.num_passages * BYTES_OF_PASSAGE
+        return len(self.message_table) * _BYTES_OF_ROW + vectors + passages
 
     @property
     def has_vectors(self) -> bool:
@@ -138,7 +157,8 @@ class MessageIndex:
         Messages deleted meanwhile are removed from the index and replaced by the next best.
         """
         while True:
-            ranking = self._rank(query, vector)
+            mode = ranking_mode(query, self.message_table)
+            ranking = self._rank(query, vector, mode)
             message_ids = [
                 MessageId(i) for i in self.message_table.message_ids[ranking.rows].tolist()
             ]
@@ -153,11 +173,14 @@ class MessageIndex:
             elif gone:
                 self._remove_leftovers(gone)
             else:
-                return self._hits(query, ranking, [stored[one] for one in message_ids])
+                hits = self._hits(query, ranking, [stored[one] for one in message_ids])
+                divided = self._divided(hits, ranking, query, vector, mode)
+                return list(first_messages(divided, query.limit))
 
     def remove(self, message_ids: Iterable[MessageId]) -> None:
         """Remove these messages, and their share in the term frequencies of neighbours."""
         known = [one for one in message_ids if self.message_table.row_of(one) is not None]
+        self._passage_cache.forget(known)
         rows = self.message_table.remove(known)
         if not rows:
             return
@@ -201,16 +224,55 @@ class MessageIndex:
             vectors.num_changes -= num_changes
             vectors.generation = generation
 
-    def _rank(self, query: Query, vector: Float32s | None) -> Ranking:
+    def _rank(self, query: Query, vector: Float32s | None, mode: RankingMode) -> Ranking:
         self.message_table.zone = query.zone
-        mode = ranking_mode(query.text, self.message_table)
         lexical = mode.scores(self._lexical, query.text)
         dense = None
         if vector is not None and self.vectors is not None:
             dense = self.vectors.scores(vector, self.message_table.mask(query))
         reads = self._embedder is not None and self._embedder.reads_unspaced
         fusion = Fusion(unspaced=float(reads), priors=mode.priors)
-        return rank(self.message_table, lexical, dense, query, fusion)
+        # As many are divided for any limit, so that a lower one gives the first of the same hits.
+        most = replace(query, limit=max(query.limit, DIVIDED))
+        return rank(self.message_table, lexical, dense, most, fusion)
+
+    def _divided(
+        self,
+        hits: list[Hit],
+        ranking: Ranking,
+        query: Query,
+        vector: Float32s | None,
+        mode: RankingMode,
+    ) -> list[Hit]:
+        """Return *hits* with the passages of the long messages, best first."""
+        if not (self.message_table.sizes[ranking.rows[:DIVIDED]] >= MIN_CHARS).any():
+            return hits
+        passages = self._passage_cache.divided(hits, query.text)
+        if not passages:
+            return hits
+        terms = {int(ranking.rows[place]): one.terms for place, one in passages.items()}
+        scores = mode.passage_scores(self._lexical, query.text, terms)
+        moves = {
+            "lexical": {place: scores[int(ranking.rows[place])] for place in passages},
+            "dense": self._similarities(hits, passages, vector),
+        }
+        return rank_passages(hits, ranking, passages, moves, mode.priors)
+
+    def _similarities(
+        self, hits: Sequence[Hit], passages: Mapping[int, Passages], vector: Float32s | None
+    ) -> dict[int, Float64s]:
+        if vector is None or self._embedder is None or not self.has_vectors:
+            return {}
+        places = {hits[place].stored.id: place for place in passages}
+        chunks: dict[MessageId, list[Embedding]] = {message_id: [] for message_id in places}
+        embeddings = self._retrieval_store.embeddings(self._embedder.fingerprint, list(places))
+        for one in embeddings:
+            chunks[one.message_id].append(one)
+        found = {
+            place: passage_similarities(passages[place].ranges, chunks[message_id], vector)
+            for message_id, place in places.items()
+        }
+        return {place: one for place, one in found.items() if one is not None}
 
     def _hits(self, query: Query, ranking: Ranking, messages: Sequence[StoredMessage]) -> list[Hit]:
         is_local = self.message_table.session_ids[ranking.rows] == query.session_id

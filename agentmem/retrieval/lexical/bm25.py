@@ -10,7 +10,8 @@ the index does not depend on the batches in which it was filled.
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 
 import numpy as np
@@ -28,6 +29,32 @@ from agentmem.types.moments import MONTHS
 
 K1 = 2.0
 B = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class PassageTerms:
+    """The terms of a passage."""
+
+    counts: Mapping[str, int]
+    num_terms: int
+
+    def count(self, term: str) -> int:
+        """Return how often it has *term*."""
+        return self.counts.get(term, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A term of a query that is indexed, with its stems and spellings."""
+
+    same: Sequence[str]
+    weight: float
+    """Its inverse document frequency, and its frequency in the query."""
+
+    rows: Int64s
+    counts: Float64s
+    near: Float64s
+    """The count of each row with what its neighbours lend: (all rows,)."""
 
 
 class LexicalIndex:
@@ -101,13 +128,74 @@ class LexicalIndex:
                 as suits long queries.
         """
         scores = np.zeros(len(self))
-        if not self._num_alive:
-            return scores.astype(np.float32)
-        smoothed, lengths = self._smoothed[smoothing].values, self._lengths.values
-        norms = smoothed * (B / max(smoothed.sum(), 1.0))
-        norms = K1 * (1 - B + norms * self._num_alive)
+        norms = self._norms(self._smoothed[smoothing].values, smoothing)
+        for term in self._matches(text, smoothing, is_sublinear=is_sublinear):
+            found = np.flatnonzero(term.near)
+            count = term.near[found]
+            scores[found] += term.weight * count * (K1 + 1) / (count + norms[found])
+        return scores.astype(np.float32)
+
+    def passage_scores(
+        self,
+        text: str,
+        passages: Mapping[int, Sequence[PassageTerms]],
+        smoothing: Smoothing = NEAR,
+        *,
+        is_sublinear: bool = False,
+    ) -> dict[int, Float64s]:
+        """
+        Return for some rows the scores of their passages: (passages,), relative to the row's score.
+
+        A passage counts its own words, those of the rest of its message as far as these are lent,
+        and those of the neighbouring messages.
+
+        Args:
+            text: the query.
+            passages: the terms of the passages of these rows.
+            smoothing: one of `SMOOTHINGS`.
+            is_sublinear: as for `scores`.
+        """
+        rows = np.fromiter(passages, np.int64, len(passages))
+        of = np.repeat(np.arange(len(rows)), [len(parts) for parts in passages.values()])
+        parts = [part for parts in passages.values() for part in parts]
+        lengths = self._lengths.values[rows]
+        smoothed = self._smoothed[smoothing].values[rows]
+        share = smoothing.within * smoothing.lent(lengths) / np.maximum(lengths, 1.0)
+        own = np.array([part.num_terms for part in parts], np.float64)
+        # The speaker and the date are indexed with the text, and count for each passage.
+        own += np.maximum(lengths - np.bincount(of, own, len(rows)), 0.0)[of]
+        rest = own + share[of] * np.maximum(lengths[of] - own, 0.0)
+        norms = self._norms(rest + (smoothed - lengths)[of], smoothing)
+        row_norms = self._norms(smoothed, smoothing)
+        found = np.zeros(len(parts))
+        for term in self._matches(text, smoothing, is_sublinear=is_sublinear):
+            near, whole = term.near[rows], np.zeros(len(self))
+            whole[term.rows] = term.counts
+            whole = whole[rows]
+            own = np.array([sum(map(part.count, term.same)) for part in parts], np.float64)
+            own += np.maximum(whole - np.bincount(of, own, len(rows)), 0.0)[of]
+            count = own + share[of] * np.maximum(whole[of] - own, 0.0) + (near - whole)[of]
+            found += term.weight * (K1 + 1) * count / (count + norms)
+            found -= (term.weight * (K1 + 1) * near / (near + row_norms))[of]
+        ends = np.cumsum([len(parts) for parts in passages.values()])
+        return dict(zip(passages, np.split(found, ends[:-1]), strict=True))
+
+    def passage_terms(self, text: str) -> PassageTerms:
+        """Return the terms of a passage, for `passage_scores`."""
+        terms = self._analyzer.passage(text).terms
+        return PassageTerms(counts=Counter(terms), num_terms=len(terms))
+
+    def _norms(self, smoothed: Float64s, smoothing: Smoothing) -> Float64s:
+        """Return the length normalization of rows or passages of these smoothed lengths."""
+        total = max(float(self._smoothed[smoothing].values.sum()), 1.0)
+        norms: Float64s = smoothed * (B / total) * self._num_alive
+        return K1 * (1 - B + norms)
+
+    def _matches(self, text: str, smoothing: Smoothing, *, is_sublinear: bool) -> Iterator[_Match]:
+        """Yield the terms of a query that are indexed."""
+        lengths = self._lengths.values
         terms = Counter(self._analyzer.query(text, self._common_languages()))
-        for same, times in terms.items():
+        for same, times in terms.items() if self._num_alive else ():
             rows, counts = self._find(same)
             if not len(rows):
                 continue
@@ -117,11 +205,8 @@ class LexicalIndex:
             lent = counts * (smoothing.lent(lengths[rows]) / lengths[rows])
             for which, borrowers, weight in self._neighbours.smoothing_links(rows, smoothing):
                 near[borrowers] += weight * lent[which]
-            found = np.flatnonzero(near)
-            count = near[found]
-            times_asked = np.sqrt(times) if is_sublinear else times
-            scores[found] += times_asked * idf * count * (K1 + 1) / (count + norms[found])
-        return scores.astype(np.float32)
+            times_asked = float(np.sqrt(times)) if is_sublinear else float(times)
+            yield _Match(same, times_asked * float(idf), rows, counts, near)
 
     def _find(self, terms: Sequence[str]) -> tuple[Int64s, Float64s]:
         """Return the rows with one of *terms*, each once, and their term frequencies."""

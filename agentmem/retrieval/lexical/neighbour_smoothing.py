@@ -22,6 +22,7 @@ class Smoothing:
         earlier: weight of the row one step before, raised to the number of steps.
         later: the same for rows after it.
         reach: number of steps in each direction.
+        within: weight of the words of the rest of a message for one of its passages.
         max_lent: maximum words that a row contributes, scaled down in proportion; None for no
             limit. Else a reply of a thousand words would dominate its neighbours.
     """
@@ -29,6 +30,7 @@ class Smoothing:
     earlier: float
     later: float
     reach: int
+    within: float
     max_lent: float | None = None
 
     @property
@@ -46,13 +48,13 @@ class Smoothing:
         return lengths if self.max_lent is None else np.minimum(lengths, self.max_lent)
 
 
-NEAR = Smoothing(earlier=0.7, later=0.5, reach=5)
+NEAR = Smoothing(earlier=0.7, later=0.5, reach=5, within=0.3)
 """For conversations of named speakers."""
 
-DAMPED = Smoothing(earlier=0.7, later=0.5, reach=5, max_lent=40)
+DAMPED = Smoothing(earlier=0.7, later=0.5, reach=5, within=0.3, max_lent=40)
 """For logs of a user and an assistant, and a question about earlier messages."""
 
-WIDE = Smoothing(earlier=0.8, later=0.8, reach=8, max_lent=60)
+WIDE = Smoothing(earlier=0.8, later=0.8, reach=8, within=0.5, max_lent=60)
 """For logs of a user and an assistant, and an ordinary next turn."""
 
 SMOOTHINGS = (NEAR, DAMPED, WIDE)

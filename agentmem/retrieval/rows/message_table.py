@@ -116,6 +116,7 @@ class MessageTable:
         self._speakers = GrowableArray(np.int32)
         self._sizes = GrowableArray(np.int64)
         self._named = GrowableArray(np.bool_)
+        self._results = GrowableArray(np.bool_)
         self._questions = GrowableArray(np.bool_)
         self._timed = GrowableArray(np.bool_)
         self._alive = GrowableArray(np.bool_)
@@ -181,8 +182,13 @@ class MessageTable:
 
     @property
     def named(self) -> Bools:
-        """Whether the speaker has a name, not only a role."""
+        """Whether the speaker has a name, not only a role; a tool's is no person's."""
         return self._named.values
+
+    @property
+    def results(self) -> Bools:
+        """Whether it is the result of a tool."""
+        return self._results.values
 
     @property
     def questions(self) -> Bools:
@@ -221,7 +227,9 @@ class MessageTable:
             self._created.append(entry.created_at.timestamp())
             self._speakers.append(speaker)
             self._sizes.append(len(entry.text))
-            self._named.append(entry.speaker != entry.role)
+            is_result = entry.role is Role.TOOL
+            self._named.append(entry.speaker != entry.role and not is_result)
+            self._results.append(is_result)
             self._questions.append(is_question(entry.text))
             self._timed.append(tells_when(entry.text))
             self._alive.append(True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agentmem.types import DisplayForm, Span, Tier
+from agentmem.types.passages import TextRange
 
 _TIERS: Final[Mapping[Tier | None, str]] = {
     None: "h",
@@ -24,14 +25,15 @@ _FORMS: Final[Mapping[DisplayForm, str]] = {
     DisplayForm.FULL: "",
     DisplayForm.CLIPPED: "C",
     DisplayForm.STUB: "S",
+    DisplayForm.PASSAGES: "P",
     DisplayForm.REPLACED: "R",
     DisplayForm.DELETED: "D",
 }
 _TIER_OF: Final = {letter: tier for tier, letter in _TIERS.items()}
 _FORM_OF: Final = {letter: form for form, letter in _FORMS.items()}
 _RUN: Final = re.compile(
-    "(?P<length>[0-9]*)(?P<tier>[htpswrc])(?P<source>[0-9]*)(?P<form>[CSRD]?)"
-    "(?:k(?P<number>[0-9]+))?(?:x(?P<times>[0-9]+))?"
+    "(?P<length>[0-9]*)(?P<tier>[htpswrc])(?P<source>[0-9]*)(?P<form>[CSPRD]?)"
+    "(?:k(?P<number>[0-9]+))?(?:x(?P<times>[0-9]+))?(?:e(?P<passages>[0-9]+-[0-9]+(?:,[0-9]+-[0-9]+)*))?"
 )
 _RANGE: Final = re.compile("([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?")
 
@@ -60,13 +62,17 @@ def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
         number = number_of(span)
         if not is_next or span.times < 1 or (number is not None and number < 0):
             return None
+        if any(start < 0 or stop < 0 for start, stop in span.passages):
+            return None
         end = span.last
         length = span.last - span.first + 1
         source = "" if span.source is None else keys.setdefault(span.source, len(keys))
         written = "" if number is None else f"k{number}"
         times = "" if span.times == 1 else f"x{span.times}"
         size = "" if length == 1 else length
-        runs.append(f"{size}{_TIERS[span.tier]}{source}{_FORMS[span.form]}{written}{times}")
+        parts = ",".join(f"{start}-{stop}" for start, stop in span.passages)
+        shown = f"{_FORMS[span.form]}{written}{times}{parts and f'e{parts}'}"
+        runs.append(f"{size}{_TIERS[span.tier]}{source}{shown}")
     return {"runs": " ".join(runs)} | ({"of": list(keys)} if keys else {})
 
 
@@ -99,9 +105,15 @@ def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
                 **named_number(tier, number),
                 source=keys[int(found["source"])] if found["source"] else None,
                 times=int(found["times"] or 1),
+                passages=_passages(found["passages"] or ""),
             )
         )
     return tuple(spans)
+
+
+def _passages(written: str) -> tuple[TextRange, ...]:
+    ranges = (one.split("-") for one in written.split(",") if one)
+    return tuple((int(start), int(end)) for start, end in ranges)
 
 
 Range = tuple[int, int, int | None]

@@ -17,7 +17,7 @@ from agentmem.retrieval.fusion.assistant_logs import (
 from agentmem.retrieval.fusion.rrf import Fusion, rank
 from tests.retrieval.entries import entry, indexed, query
 
-REPLY = "a long reply " * 20
+REPLY = "a long reply " * 60
 
 
 def log(*entries):
@@ -45,6 +45,15 @@ def test_a_log_is_one_of_an_assistant_where_roles_write_at_different_length(entr
     assert is_assistant_log(log(*entries)) is expected
 
 
+def test_a_log_with_results_of_tools_is_one_of_an_assistant():
+    said = [entry(1, "Find it."), entry(2, "I have it.", role="assistant")]
+    results = [entry(n, "found", role="tool", speaker="search") for n in range(3, 9)]
+    assert is_assistant_log(log(*said)) is False
+    assert is_assistant_log(log(*said, *results)) is True
+    people = [entry(n, "x", speaker="Anna") for n in range(9, 11)]
+    assert is_assistant_log(log(*said, *results, *people)) is False
+
+
 def test_what_was_deleted_does_not_count():
     table = log(*turns(speaker="Anna"), *(entry(n, "x", role="user") for n in (3, 4)))
     table.remove([1, 2])
@@ -66,11 +75,19 @@ def test_a_short_question_looks_back(text, expected):
     assert looks_back(text) is expected
 
 
-def test_what_the_user_said_is_worth_more_and_a_long_reply_less():
+def test_what_the_user_said_is_worth_more_and_a_reply_costs_its_tokens():
     table = log(*turns(), entry(3, "I like trains.", minute=2, role="assistant"))
     user, long, short = LOOK_BACK.of_rows(table, np.arange(3))
     assert user - short == pytest.approx(2)
-    assert short - long == pytest.approx(math.log((len(REPLY) / 4.2 + 24) / (14 / 4.2 + 24)))
+    # A long reply is shown by its passages, so it costs one of 120 tokens.
+    assert len(REPLY) / 4.2 > 120
+    assert short - long == pytest.approx(0.7 * math.log((120 + 24) / (14 / 4.2 + 24)))
+
+
+def test_a_passage_costs_its_tokens_and_what_a_message_begins_with_is_worth_more():
+    found = LOOK_BACK.of_passages(4200, np.array([420.0, 420.0, 84.0, 420.0, 420.0]))
+    prices = 0.7 * np.log(np.array([124, 124, 44, 124, 124]) / (120 + 24))
+    assert found == pytest.approx(-0.4 * np.array([0, 1, 2, 3, 3]) - prices)
 
 
 def test_the_newest_sitting_and_its_first_message_are_worth_more_in_a_next_turn():

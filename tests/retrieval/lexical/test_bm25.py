@@ -153,7 +153,7 @@ def test_a_long_reply_lends_no_more_than_its_share():
     reply = " ".join(["museum", *["word"] * 199])
     index = index_of(said("Fine.", reply, "Fine."))
     assert index.scores("museum", DAMPED)[0] < index.scores("museum", NEAR)[0] / 2
-    one = Smoothing(earlier=0.8, later=0.8, reach=8, max_lent=50)
+    one = Smoothing(earlier=0.8, later=0.8, reach=8, within=0.5, max_lent=50)
     assert one.lent(np.array([200.0, 20.0])).tolist() == [50.0, 20.0]
 
 
@@ -186,3 +186,35 @@ def test_nothing_in_an_empty_index():
     index.remove([0])
     index.remove([])
     assert index.scores("cat").tolist() == [0]
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("places", [(0,), (0, 1), (2, 60), (150,)])
+def test_a_passage_scores_by_its_words_and_a_share_of_the_rest(smoothing, places):
+    words = ["museum" if n in places else "tram" for n in range(160)]
+    index = index_of([entry(1, " ".join(words))])
+    parts = [words[at : at + 40] for at in range(0, 160, 40)]
+    terms = {0: [index.passage_terms(" ".join(part)) for part in parts]}
+
+    found = index.passage_scores("museum", terms, smoothing)[0]
+
+    size = index._lengths.values[0]
+    head = size - 160  # the speaker and the date, which count for each passage
+    share = smoothing.within * min(size, smoothing.max_lent or size) / size
+    idf = math.log(1 + 0.5 / 1.5)
+    expected = []
+    for part in parts:
+        length = 40 + head + share * (size - 40 - head)
+        count = part.count("museum") + share * (len(places) - part.count("museum"))
+        norm = K1 * (1 - B + B * length / size)
+        expected.append(idf * count * (K1 + 1) / (count + norm))
+    assert found + index.scores("museum", smoothing)[0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_passage_that_is_the_whole_message_scores_as_the_message():
+    texts = ("Where is the museum?", "The museum is behind the station.", "Fine.")
+    index = index_of(said(*texts))
+    terms = {row: [index.passage_terms(text)] for row, text in enumerate(texts)}
+    for smoothing in SMOOTHINGS:
+        found = index.passage_scores("museum station", terms, smoothing)
+        assert np.concatenate(list(found.values())) == pytest.approx(np.zeros(3), abs=1e-6)

@@ -79,7 +79,22 @@ def split_sentences(text: str) -> list[str]:
     The omission mark of this module is returned as a separate item.
     """
     blocks = (" ".join(block.split()) for block in _blocks(text))
-    return [piece for block in blocks for piece in _split(block) if piece]
+    pieces = (block[a:b].strip() for block in blocks for a, b in sentence_ranges(block))
+    return [piece for piece in pieces if piece]
+
+
+def sentence_ranges(line: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each sentence of one line; together they are the whole line."""
+    begin = 0
+    may_quote = _OPENERS.search(line) is not None
+    for found in _END.finditer(line):
+        if found.end() < len(line) and may_quote and _is_inside(line, begin, found.end()):
+            continue
+        if found.end() == len(line) or _is_end(line, begin, found):
+            yield begin, found.end()
+            begin = found.end()
+    if begin < len(line):
+        yield begin, len(line)
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -104,18 +119,6 @@ def _is_joined(last: str, line: str, *, is_list: bool) -> bool:
     if _LINE_END.search(last[-20:]) or _ROW.match(line):
         return False
     return line[0].islower() or len(last) >= _WRAPPED
-
-
-def _split(line: str) -> Iterator[str]:
-    begin = 0
-    may_quote = _OPENERS.search(line) is not None
-    for found in _END.finditer(line):
-        if found.end() < len(line) and may_quote and _is_inside(line, begin, found.end()):
-            continue
-        if found.end() == len(line) or _is_end(line, begin, found):
-            yield line[begin : found.end()].strip()
-            begin = found.end()
-    yield line[begin:].strip()
 
 
 def _is_end(line: str, begin: int, found: re.Match[str]) -> bool:
