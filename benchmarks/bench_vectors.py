@@ -1,11 +1,8 @@
 """
-Measures from which size on a search should look at cells of close vectors, and what that misses.
+Measures the exact search among all vectors of one user or session, under filters, and their file.
 
-All vectors of one user or session are compared with a question up to `MAX_EXACT`; beyond that, only
-those in the closest cells. Good numbers: ``exact_ms`` at `MAX_EXACT` about the time in which a
-question is embedded (10 ms); with cells ``recall_at_200`` at least .95 under every filter, since
-200 is more than a prompt ever takes; ``load_ms`` of an index file under the time to read the same
-vectors from a database.
+Good numbers: ``exact_ms`` of 100,000 about the time in which a question is embedded (10 ms);
+``load_ms`` of an index file under the time to read the same vectors from a database.
 
 Vectors are mixtures of topics with noise, as texts give; ``--vectors`` takes real ones, which are
 mixed to as many as are needed. HNSW stands beside as what was not taken.
@@ -14,7 +11,6 @@ mixed to as many as are needed. HNSW stands beside as what was not taken.
 """
 
 import argparse
-import contextlib
 import shutil
 import statistics
 import tempfile
@@ -28,10 +24,9 @@ import numpy as np
 from report import print_json
 
 from agentmem.protocols import SearchScope
-from agentmem.retrieval.dense import vector_index as vector_module
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
-from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit, partition
+from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit
 from agentmem.retrieval.rows.growable_array import Bools, Float32s
 from agentmem.types import Scope
 
@@ -46,12 +41,14 @@ def main() -> None:
     """Measure each size and print a table, then one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="10,000 vectors alone")
-    parser.add_argument("--full", action="store_true", help="1,000,000 vectors too: takes minutes")
+    parser.add_argument(
+        "--full", action="store_true", help="300,000 and 1,000,000 too: takes minutes"
+    )
     parser.add_argument("--hnsw", action="store_true", help="measure a graph of the same vectors")
     parser.add_argument("--vectors", type=Path, help="real ones, (n, 384), as numpy saves them")
     options = parser.parse_args()
     sizes = [10_000] if options.quick else [10_000, 100_000]
-    sizes += [1_000_000] if options.full else []
+    sizes += [300_000, 1_000_000] if options.full else []
     base = topics() if options.vectors is None else as_unit(np.load(options.vectors), DIMENSION)
     figures: dict[str, Any] = {}
     for size in sizes:
@@ -82,45 +79,23 @@ def mixed(base: Float32s, size: int, seed: int) -> Float32s:
 
 
 def measure(base: Float32s, size: int, *, with_hnsw: bool) -> dict[str, Any]:
-    """Compare one size with everything and with cells, under each filter, and save it."""
+    """Search one size exactly under each filter, and save it."""
     vectors = mixed(base, size, seed=2)
     questions = mixed(base, QUERIES, seed=3)
     index = FaissIndex(DIMENSION)
     index.add(np.arange(size), vectors)
     allowed = [np.random.default_rng(4).random(size) < share for share in SHARES]
-    figures: dict[str, Any] = {"exact_ms": [], "cells_ms": [], "recall_at_200": []}
+    figures: dict[str, Any] = {"exact_ms": []}
     exact = []
     for mask in allowed:
-        with limits(size):
-            figures["exact_ms"].append(
-                median_ms(lambda one, mask=mask: index.scores(one, mask), questions)
-            )
-            exact.append([best(index.scores(one, mask)) for one in questions])
+        figures["exact_ms"].append(
+            median_ms(lambda one, mask=mask: index.scores(one, mask), questions)
+        )
+        exact.append([best(index.scores(one, mask)) for one in questions])
     figures["file"] = measure_file(index)
-    with limits(min(vector_module.MAX_EXACT, size // 3)):
-        started = time.perf_counter()
-        partition(index, contextlib.nullcontext())
-        figures["divide_s"] = round(time.perf_counter() - started, 1)
-        for mask, expected in zip(allowed, exact, strict=True):
-            figures["cells_ms"].append(
-                median_ms(lambda one, mask=mask: index.scores(one, mask), questions)
-            )
-            found = [best(index.scores(one, mask)) for one in questions]
-            figures["recall_at_200"].append(recall(found, expected))
     if with_hnsw:
         figures["hnsw"] = measure_hnsw(vectors, questions, allowed, exact)
     return figures
-
-
-@contextlib.contextmanager
-def limits(max_exact: int) -> Any:
-    """Let everything up to *max_exact* be compared."""
-    usual = vector_module.MAX_EXACT
-    vector_module.MAX_EXACT = max_exact  # type: ignore[misc]  # for this measurement
-    try:
-        yield
-    finally:
-        vector_module.MAX_EXACT = usual  # type: ignore[misc]  # as it was
 
 
 def measure_hnsw(
@@ -201,15 +176,9 @@ def median_ms(search: Callable[[Float32s], Any], questions: Float32s) -> float:
 
 def show(size: int, figures: dict[str, Any]) -> None:
     """Print one size for people."""
-    print(f"{size:,} vectors; file {figures['file']}; divided in {figures['divide_s']} s")
-    rows = [
-        ("compared all, ms", "exact_ms"),
-        ("cells, ms", "cells_ms"),
-        ("cells, recall", "recall_at_200"),
-    ]
+    print(f"{size:,} vectors; file {figures['file']}")
     print(f"  {'may be found':20}" + "".join(f"{share:>10.0%}" for share in SHARES))
-    for title, name in rows:
-        print(f"  {title:20}" + "".join(f"{value:>10}" for value in figures[name]))
+    print(f"  {'exact, ms':20}" + "".join(f"{value:>10}" for value in figures["exact_ms"]))
     for name, values in figures.get("hnsw", {}).items():
         print(f"  hnsw {name:15}" + "".join(f"{v:>10}" for v in np.atleast_1d(values).tolist()))
 

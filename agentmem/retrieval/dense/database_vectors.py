@@ -12,16 +12,18 @@ import numpy as np
 from agentmem.protocols import RetrievalStore, SearchScope, VectorTable
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.message_vectors import MessageVectors
-from agentmem.retrieval.dense.vector_index import MAX_EXACT, as_unit
+from agentmem.retrieval.dense.vector_index import as_unit
 from agentmem.retrieval.rows.growable_array import Bools, Float32s, GrowableArray, Int64s
 from agentmem.retrieval.rows.message_table import MessageTable
 from agentmem.types import MessageId
 
 _BYTES_OF_ROW: Final = 8
+_MAX_FOUND: Final = 100_000
+"""Maximum rows that one search returns."""
 
 
 class DatabaseVectorIndex:
-    """A `VectorIndex` over a table of the database, exact up to `MAX_EXACT` rows."""
+    """A `VectorIndex` over a table of the database, exact up to `_MAX_FOUND` rows."""
 
     kind = "in the database"
 
@@ -57,7 +59,7 @@ class DatabaseVectorIndex:
         result = np.full(len(allowed), np.nan, np.float32)
         result[self.rows] = -np.inf
         wanted = self._catalog.message_ids[self.rows[allowed[self.rows]]].tolist()
-        found = self._table.search(query.astype("<f4").tobytes(), wanted, MAX_EXACT)
+        found = self._table.search(query.astype("<f4").tobytes(), wanted, _MAX_FOUND)
         for message_id, score in found:
             row = self._catalog.row_of(message_id)
             assert row is not None, f"message {message_id} was found but has no row"

@@ -1,31 +1,19 @@
 """
 The vector index of one search scope.
 
-The filter is applied before the comparison, so it never loses a hit. Up to `MAX_EXACT` visible
-vectors are compared exhaustively; of more only those in the closest partitions
-(`ivf_partitions`). Both read the same storage, so a narrow filter makes the search of a large
-index exact again.
+The filter is applied before the comparison, so it never loses a hit, and the search is exact:
+`benchmarks/bench_vectors.py` measures its cost.
 """
 
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import faiss
 import numpy as np
-import numpy.typing as npt
 
 from agentmem.errors import VectorError
-from agentmem.retrieval.dense.ivf_partitions import IVFPartitions, num_partitions_for, sample_size
 from agentmem.retrieval.rows.growable_array import Bools, Float32s, GrowableArray, Int64s
 
-MAX_EXACT: Final = 100_000
-"""Maximum vectors of an exact search; `benchmarks/bench_vectors.py` measures its cost."""
-
-MAX_COMPARED: Final = 10_000
-"""Approximate number of vectors that an approximate search compares."""
-
-_CHUNK: Final = 5000
 _UNIT: Final = 1e-5
 """Tolerance of the squared norm of a unit vector."""
 
@@ -70,7 +58,7 @@ class VectorIndex(Protocol):
         Compare the rows that are *allowed*, (rows,), with *vector*, (dimension,).
 
         Return the cosine of each row's best vector, (rows,): NaN where it has none, -inf where it
-        is not allowed or was not reached by an approximate search.
+        is not allowed or was not reached by the database's search.
 
         Raises:
             VectorError: *vector* is invalid.
@@ -81,18 +69,12 @@ class VectorIndex(Protocol):
 class FaissIndex:
     """An in-memory `VectorIndex`. Equal vectors have equal scores, at any position."""
 
+    kind = "flat"
+
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
-        self.num_removals = 0
-        """Number of removals, which move vectors."""
         self._flat = faiss.IndexFlatIP(dimension)
         self._rows = GrowableArray(np.int64)
-        self._partitions: IVFPartitions | None = None
-        self._partition_of = GrowableArray(np.int32)
-
-    @property
-    def kind(self) -> str:
-        return "flat" if self._partitions is None else f"flat, {len(self._partitions)} partitions"
 
     @property
     def num_bytes(self) -> int:
@@ -103,26 +85,12 @@ class FaissIndex:
         """The row of each vector: (n,)."""
         return self._rows.values
 
-    @property
-    def wants_partitions(self) -> bool:
-        """Whether it is large enough for partitions."""
-        return self._partitions is None and len(self) > MAX_EXACT
-
     def __len__(self) -> int:
         return len(self._rows)
 
-    def vectors(self, first: int = 0, last: int | None = None) -> Float32s:
-        """Return a copy of the vectors from *first* to before *last*: (n, dimension)."""
-        last = len(self) if last is None else min(last, len(self))
-        if first >= last:
-            return np.empty((0, self.dimension), np.float32)
-        found: Float32s = self._flat.reconstruct_n(first, last - first)
-        return found
-
-    def sample(self, size: int) -> Float32s:
-        """Return an evenly spaced sample of *size* vectors, or all if there are fewer."""
-        slots = np.linspace(0, len(self) - 1, min(size, len(self))).astype(np.int64)
-        found: Float32s = self._flat.reconstruct_batch(slots)
+    def vectors(self) -> Float32s:
+        """Return a copy of the vectors: (n, dimension)."""
+        found: Float32s = self._flat.reconstruct_n(0, len(self))
         return found
 
     def add(self, rows: Int64s, vectors: Float32s) -> None:
@@ -132,8 +100,6 @@ class FaissIndex:
             return
         self._flat.add(unit)
         self._rows.extend(rows)
-        if self._partitions is not None:
-            self._partition_of.extend(self._partitions.assign(unit))
 
     def remove(self, rows: Collection[int]) -> None:
         gone = np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))
@@ -150,18 +116,6 @@ class FaissIndex:
             stored[gaps] = stored[last]
         self._flat.remove_ids(faiss.IDSelectorRange(num_kept, len(self)))
         self._rows.fill(gaps, last, num_kept)
-        if self._partitions is not None:
-            self._partition_of.fill(gaps, last, num_kept)
-        self.num_removals += 1
-
-    def set_partitions(
-        self, partitions: IVFPartitions, partition_of: npt.NDArray[np.int32]
-    ) -> None:
-        """Search by *partitions* from now on; *partition_of* is that of the first vectors."""
-        self._partition_of = GrowableArray(np.int32)
-        self._partition_of.extend(partition_of)
-        self._partition_of.extend(partitions.assign(self.vectors(len(partition_of))))
-        self._partitions = partitions
 
     def scores(self, vector: Float32s, allowed: Bools) -> Float32s:
         query = as_unit(vector.reshape(1, -1), self.dimension)[0]
@@ -169,9 +123,6 @@ class FaissIndex:
         rows = self.rows
         result[rows] = -np.inf
         slots = np.flatnonzero(allowed[rows])
-        if self._partitions is not None and len(slots) > MAX_EXACT:
-            share = MAX_COMPARED / len(slots)
-            slots = slots[self._partitions.nearest(query, share)[self._partition_of.values[slots]]]
         if len(slots):
             # `ufunc.at`, since a row of several chunks occurs several times.
             np.maximum.at(result, rows[slots], self._compare(query, slots))
@@ -195,33 +146,6 @@ class FaissIndex:
         )
         faiss.omp_set_num_threads(num_threads)
         return found
-
-
-def partition(index: FaissIndex, lock: AbstractContextManager[object]) -> None:
-    """
-    Partition *index* if it is large, holding *lock* for short times only.
-
-    A concurrent removal aborts it: the next call retries.
-    """
-    with lock:
-        if not index.wants_partitions:
-            return
-        num_removals = index.num_removals
-        num_partitions = num_partitions_for(len(index))
-        sample = index.sample(sample_size(num_partitions))
-    partitions = IVFPartitions.of(sample, num_partitions)
-    partition_of = [np.empty(0, np.int32)]
-    first = 0
-    while True:
-        with lock:
-            if index.num_removals != num_removals:
-                return
-            some = index.vectors(first, first + _CHUNK)
-            if len(some) < _CHUNK:
-                index.set_partitions(partitions, np.concatenate(partition_of))
-                return
-        partition_of.append(partitions.assign(some))
-        first += len(some)
 
 
 def as_unit(vectors: Float32s, dimension: int) -> Float32s:

@@ -117,7 +117,7 @@ def rank(
         message_table: the rows.
         lexical: the BM25 score of each row: (rows,).
         dense: the inner product of each row with the query: (rows,). NaN for a row without a
-            vector, -inf for one that an approximate search did not reach; None without any vectors.
+            vector, -inf for one that a limited search did not reach; None without any vectors.
         query: the query and its scope.
         fusion: the parameters.
     """

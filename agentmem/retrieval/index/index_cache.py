@@ -14,7 +14,6 @@ from agentmem.machine.logs import log, nature
 from agentmem.protocols import RetrievalStore, SearchScope
 from agentmem.retrieval.dense.embedder import Embedder
 from agentmem.retrieval.dense.vector_files import VectorFiles
-from agentmem.retrieval.dense.vector_index import FaissIndex, partition
 from agentmem.retrieval.index.message_index import MessageIndex
 from agentmem.types import MessageId, Scope
 from agentmem.types.checks import is_int
@@ -141,7 +140,7 @@ class IndexCache:
 
     def maintain(self, *, closing: bool = False) -> None:
         """
-        Save indexes with enough changes, and partition large ones.
+        Save indexes with enough changes.
 
         A failed write does not raise: it is logged and shown in the status, and the index in memory
         remains in use.
@@ -150,9 +149,6 @@ class IndexCache:
             self._is_tidy = True
             self._try(self._files.tidy)
         for index in self._loaded():
-            vectors = None if index.vectors is None else index.vectors.index
-            if not closing and isinstance(vectors, FaissIndex):
-                partition(vectors, index.lock)
             if self.is_due(index, closing=closing):
                 self._try(index.save)
 

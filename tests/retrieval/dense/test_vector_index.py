@@ -1,15 +1,10 @@
-from contextlib import nullcontext
-from itertools import count
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.errors import VectorError
-from agentmem.retrieval.dense import vector_index as vector_module
-from agentmem.retrieval.dense.ivf_partitions import IVFPartitions, num_partitions_for
-from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit, partition
+from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit
 
 DIMENSION = 8
 
@@ -139,91 +134,3 @@ def test_making_unit_vectors_of_unit_vectors_changes_no_bit():
     once = as_unit(unit(200) * 3, DIMENSION)
 
     assert (as_unit(once, DIMENSION) == once).all()
-
-
-@pytest.fixture
-def small_limits(monkeypatch):
-    monkeypatch.setattr(vector_module, "MAX_EXACT", 400)
-    monkeypatch.setattr(vector_module, "MAX_COMPARED", 200)
-
-
-def in_cells(vectors):
-    index = filled(np.arange(len(vectors)), vectors)
-    assert index.wants_partitions
-    cells = IVFPartitions.of(vectors, num_partitions_for(len(vectors)))
-    index.set_partitions(cells, cells.assign(vectors[:-10]))  # ten were added meanwhile
-    assert not index.wants_partitions
-    return index
-
-
-def topics(count, seed=3):
-    """Vectors that lie around 40 topics, as those of texts do."""
-    random = np.random.default_rng(seed)
-    centres = unit(40, 1, 32)
-    return as_unit(
-        centres[random.integers(0, 40, count)]
-        + 0.08 * random.standard_normal((count, 32)).astype(np.float32),
-        32,
-    )
-
-
-@pytest.mark.usefixtures("small_limits")
-def test_a_large_index_looks_at_close_cells_and_finds_most_of_the_best():
-    vectors = topics(2000)
-    index = in_cells(vectors)
-    queries = topics(30, seed=4)
-    found = []
-
-    for query in queries:
-        scores = index.scores(query, np.ones(2000, np.bool_))
-        assert 0 < np.isfinite(scores).sum() < 600
-        best = set(np.argsort(-(vectors @ query))[:10])
-        found.append(len(best & set(np.argsort(-scores)[:10])) / 10)
-    assert np.mean(found) > 0.95
-
-
-@pytest.mark.usefixtures("small_limits")
-def test_a_narrow_filter_makes_a_large_index_exact():
-    vectors = topics(2000)
-    index = in_cells(vectors)
-    allowed = np.arange(2000) % 5 == 0
-    query = topics(1, seed=4)[0]
-
-    scores = index.scores(query, allowed)
-
-    np.testing.assert_allclose(scores[allowed], vectors[allowed] @ query, atol=1e-6)
-    assert (scores[~allowed] == -np.inf).all()
-
-
-@pytest.mark.usefixtures("small_limits")
-def test_cells_follow_what_is_added_and_removed():
-    vectors = topics(2000)
-    index = in_cells(vectors)
-    new = topics(50, seed=8)
-
-    index.remove(range(100, 900))
-    index.add(np.arange(2000, 2050), new)
-
-    for row, query in ((2007, new[7]), (950, vectors[950]), (50, vectors[50])):
-        assert int(np.nanargmax(index.scores(query, np.ones(2050, np.bool_)))) == row
-    assert np.isnan(index.scores(new[0], np.ones(2050, np.bool_))[100:900]).all()
-
-
-@pytest.mark.usefixtures("small_limits")
-def test_dividing_gives_way_to_a_removal_and_is_done_the_next_time(monkeypatch):
-    """What was assigned by then has moved."""
-    monkeypatch.setattr(vector_module, "_CHUNK", 300)
-    index = filled(np.arange(2000), topics(2000))
-    times = count(1)
-
-    class Lock(nullcontext):
-        def __enter__(self):
-            if next(times) == 4:
-                index.remove(range(100))
-
-    partition(index, Lock())
-    assert index.wants_partitions
-    partition(index, Lock())
-
-    assert not index.wants_partitions
-    assert (index._partition_of.values == index._partitions.assign(index.vectors())).all()

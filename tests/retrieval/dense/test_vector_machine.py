@@ -1,6 +1,5 @@
-"""Vectors that come and go, are saved, loaded and divided, against a plain dictionary."""
+"""Vectors that come and go, are saved and loaded, against a plain dictionary."""
 
-import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,10 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agentmem.retrieval.dense import vector_index as vector_module
 from agentmem.retrieval.dense.vector_file_format import SavedVectors
 from agentmem.retrieval.dense.vector_files import VectorFiles
-from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit, partition
+from agentmem.retrieval.dense.vector_index import FaissIndex, as_unit
 from tests.retrieval.retrieval_store import USER
 
 DIMENSION = 6
@@ -73,28 +71,19 @@ class Vectors(RuleBasedStateMachine):
         self.index.add(loaded.message_ids, loaded.vectors)
         self.model = {row: list(vectors) for row, vectors in self.saved.items()}
 
-    @rule()
-    def partition(self):
-        partition(self.index, contextlib.nullcontext())
-
     @rule(seed=numbers, allowed=st.lists(st.booleans(), min_size=ROWS, max_size=ROWS))
     def search(self, seed, allowed):
         query = vectors_of(seed, 1)[0]
 
         scores = self.index.scores(query, np.array(allowed))
 
-        num_allowed = sum(len(v) for row, v in self.model.items() if allowed[row])
-        is_exact = self.index.kind == "flat" or num_allowed <= vector_module.MAX_EXACT
         for row in range(ROWS):
             if row not in self.model:
                 assert np.isnan(scores[row])
                 continue
             best = max(float(np.dot(one.astype(float), query)) for one in self.model[row])
-            is_looked_at = allowed[row] and (is_exact or np.isfinite(scores[row]))
-            expected = best if is_looked_at else -np.inf
-            assert scores[row] == pytest.approx(expected, abs=1e-6) or (
-                not is_exact and scores[row] < best
-            )
+            expected = best if allowed[row] else -np.inf
+            assert scores[row] == pytest.approx(expected, abs=1e-6)
 
     @invariant()
     def counts_agree(self):
@@ -105,15 +94,6 @@ class Vectors(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "folder"):
             shutil.rmtree(self.folder)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_limits():
-    """So that a few vectors are many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_module, "MAX_EXACT", 12)
-        patch.setattr(vector_module, "MAX_COMPARED", 6)
-        yield
 
 
 Vectors.TestCase.settings = settings(max_examples=100, stateful_step_count=25)
