@@ -24,9 +24,17 @@ def _where() -> dict[str, Any]:
             "load": round(os.getloadavg()[0], 2),
         },
         "versions": {"python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in names},
+        | {name: version for name in names if (version := _version(name)) is not None},
         "commit": _commit(),
     }
+
+
+def _version(name: str) -> str | None:
+    """Return the version of a package; None without it, as where only some are set up."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _cpu_name() -> str:

@@ -29,6 +29,9 @@ def test_a_function_has_at_most_50_lines():
     assert {name: number for name, number in lines.items() if number > 50} == {}
 
 
+USERS_WORDS = "agentmem/context/standing_words.py"
+"""A list of what users write, not a text of ours."""
+
 OPENINGS = re.compile(r'"""\s*(Give|Tell|Let|Say|Ask)\b')
 WORDS = re.compile(
     r"\b(whoever|nobody|somebody|gives? way|what was said|it were|(is|are) told|in vain|for ever"
@@ -44,7 +47,7 @@ def test_texts_use_the_words_of_the_trade():
     found = {
         name: [match.group() for form in (OPENINGS, WORDS) for match in form.finditer(text)]
         for name, text in TEXTS.items()
-        if name.startswith("agentmem")
+        if name.startswith("agentmem") and name != USERS_WORDS
     }
 
     assert {name: words for name, words in found.items() if words} == {}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import date, tzinfo
 from typing import Final
 
+from agentmem.context.standing_facts import label_apart
 from agentmem.protocols import Passage
 from agentmem.types import Origin, Role, StoredMessage, Summary
 from agentmem.types.data_urls import without_data
@@ -151,7 +152,7 @@ def _is_quoted(line: str, said: dict[str, list[str]]) -> bool:
         if len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
             ways.append(quoted[1:-1])  # the quotation marks may be the line's
         for text in texts:
-            sentences = [_solid(sentence) for sentence in split_sentences(text)]
+            sentences = [_solid(part) for one in split_sentences(text) for part in label_apart(one)]
             if any(_is_of_sentences(way, sentences) for way in ways):
                 return True
     return False

@@ -102,12 +102,6 @@ def test_a_user_is_quoted_before_an_assistant_and_that_before_a_tool():
     assert chosen(assistant, user) == ["4"]
 
 
-def test_a_sentence_with_a_number_is_quoted_before_one_without():
-    plain = passage(2, "The old harbour is north of town.")
-
-    assert chosen(plain, passage(3, "The old harbour is 9 off town.")) == ["3"]
-
-
 def test_what_was_decided_is_quoted_before_what_is_only_told():
     plain = passage(2, "The old harbour is lovely in town.")
 
@@ -115,22 +109,11 @@ def test_what_was_decided_is_quoted_before_what_is_only_told():
     assert chosen(plain, passage(3, "The old harbour is seen in town.")) == ["2"]
 
 
-def test_a_number_weighs_more_than_a_decision_and_a_user_more_than_a_number():
-    number = passage(2, "The old harbour has 900 ships there.")
-    decided = passage(3, "The old harbour must have ships there.")
-    user = passage(4, "The old harbour has some ships there.", Role.USER)
+def test_a_user_is_quoted_before_what_an_assistant_decided():
+    decided = passage(2, "The old harbour must have ships there.")
+    user = passage(3, "The old harbour must wait for ships.", Role.USER)
 
-    assert chosen(decided, number) == ["2"]
-    assert chosen(number, user) == ["4"]
-
-
-def test_the_beginning_of_a_run_is_quoted_before_what_was_decided_later():
-    first = passage(1, "The old harbour is seen there.")
-    decided = passage(2, "The old harbour must wait there.")
-
-    made = ExtractiveSummarizer().summarize([first, decided], max_tokens=9, count=count)
-
-    assert made == "[1] assistant: The old harbour is seen there."
+    assert chosen(decided, user) == ["3"]
 
 
 def test_a_topic_that_was_quoted_makes_room_for_another():

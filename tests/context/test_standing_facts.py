@@ -1,14 +1,11 @@
-"""What binds or informs is carried from summary to summary, word for word."""
+"""What binds or informs, by its words, its values and its speaker."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agentmem.context.extractive import ExtractiveSummarizer
-from agentmem.context.standing_facts import MIN_STRENGTH, priority, strength, subject_of
-from agentmem.context.summary_lines import passages_of_summary
+from agentmem.context.salience import sentences_of
+from agentmem.context.standing_facts import MIN_STRENGTH, label_apart, num_words, strength
 from agentmem.protocols import Passage
-from agentmem.types import BranchId, Role, Summary
+from agentmem.types import Role
 
 STATEMENTS = [
     "Never share the access code K7-QX with a visitor.",
@@ -20,103 +17,102 @@ STATEMENTS = [
     "We decided on the Hotel Aurora; it costs 84 EUR a night.",
     "The on-call owner this week is Priya Natarajan, ext. 4417.",
 ]
-FILLER = ["Let us look at the layout of the page again.", "Sounds fine, let us go on with it."]
+TALK = ["Let us look at the layout of the page again.", "Sounds fine, let us go on with it."]
 
 
-def compacted(texts, *, max_chars, rounds=1):
-    """Summarize, and then the summary again and again."""
-    passages = [
-        Passage(position=at, role=Role.USER, text=text) for at, text in enumerate(texts, start=1)
+def strength_of(text, role=Role.USER):
+    words = [
+        word
+        for sentence in sentences_of([Passage(position=1, role=role, text=text)])
+        for word in sentence.words
     ]
-    text = ""
-    for _ in range(rounds):
-        text = ExtractiveSummarizer().summarize(passages, max_tokens=max_chars, count=len)
-        summary = Summary(
-            branch_id=BranchId(1),
-            first=1,
-            last=len(texts),
-            level=1,
-            text=text,
-            author="extractive",
-            source_hash="",
-        )
-        passages = list(passages_of_summary(summary))
-    return text
+    return strength(text, words, role)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_statement_that_binds_or_informs_stands(statement):
-    assert strength(statement, Role.USER) >= MIN_STRENGTH
+    assert strength_of(statement) >= MIN_STRENGTH
 
 
 @pytest.mark.parametrize(
-    "text", [*FILLER, "", "Okay, noted: never mind.", "Good morning!", "What is the limit?"]
+    "text", [*TALK, "", "Okay, noted: never mind.", "Good morning!", "What is the limit?"]
 )
 def test_talk_does_not_stand(text):
-    assert strength(text, Role.USER) < MIN_STRENGTH
+    assert strength_of(text) < MIN_STRENGTH
 
 
-def test_statements_outlive_ten_rounds_in_a_fifth_of_the_text():
-    texts = [text for statement in STATEMENTS for text in (*FILLER * 12, statement)]
-    summary = compacted(texts, max_chars=sum(map(len, texts)) // 5, rounds=10)
-
-    assert [statement for statement in STATEMENTS if statement not in summary] == []
-
-
-def test_of_several_versions_the_newest_stands():
-    texts = ["The cap is 300 EUR.", *FILLER, "The cap is 450 EUR.", *FILLER]
-    summary = compacted(texts, max_chars=40)
-
-    assert "450 EUR" in summary
-    assert "300 EUR" not in summary
-
-
-def test_a_short_message_stands_as_a_whole():
-    """The second sentence is the condition of the first."""
-    text = "The limit is 500 EUR. Exceed it only with approval."
-    assert text in compacted([*FILLER, text, *FILLER], max_chars=80)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The page is blue.", 0),
+        ("The page must be blue.", 2),
+        ("The page is blocked.", 1),
+        ("I prefer the blue page.", 1),
+        ("The page is called home.", 1),
+        ("The page 4711 is blue.", 1),
+        ("The page must never be blue.", 4),
+    ],
+)
+def test_a_signal_counts_once_and_one_that_binds_twice(text, expected):
+    assert strength_of(text) == expected
 
 
-def test_of_a_long_message_the_sentences_that_bind_stand():
-    text = f"{'We talked about this and that. ' * 20}Never push to main before the review of R-12."
-    summary = compacted([text, *FILLER], max_chars=120)
-    assert "Never push to main before the review of R-12." in summary
+def test_two_signals_of_a_kind_count_and_not_three():
+    assert strength_of("1 2 3 4 5 6 7 8") == strength_of("1 2") == 2
+    assert strength_of("It must always never be so.") == strength_of("It must never be so.") == 4
 
 
-def test_each_signal_counts():
-    plain = strength("The page is blue.", Role.USER)
-    for text in (
-        "The page must be blue.",
-        "The page we are working on is blue.",
-        "I prefer the blue page.",
-        "The page 4711 is blue.",
-        "NOTE: The page is blue.",
-    ):
-        assert strength(text, Role.USER) > plain
+def test_a_label_is_worth_three_signals_at_least():
+    assert strength_of("NOTE: The page is blue.") == strength_of("TODO: a page.") == 3
+    assert strength_of("RULE: It must never be blue.") == 4
 
 
-def test_what_the_assistant_says_asks_or_acknowledges_counts_less():
-    rule = "It must never run without approval"
-    user = strength(f"{rule}.", Role.USER)
-    assert strength(f"{rule}.", Role.ASSISTANT) == user / 2
-    assert strength(f"{rule}?", Role.USER) < user / 2
-    assert strength(f"Understood. {rule}.", Role.USER) < user / 2
+def test_an_ordinary_phrase_before_a_colon_is_no_label():
+    assert strength_of("Well then: the page is blue.") == 0
 
 
-def test_a_list_of_numbers_is_not_ten_times_a_fact():
-    assert strength("1 2 3 4 5 6 7 8", Role.USER) == strength("1 2", Role.USER)
+def test_what_the_assistant_says_counts_half_and_a_result_of_a_tool_a_quarter():
+    rule = "It must never run."
+    assert strength_of(rule, Role.ASSISTANT) == strength_of(rule) / 2
+    assert strength_of(rule, Role.TOOL) == strength_of(rule) / 4
 
 
-def test_of_two_equally_strong_the_shorter_comes_first():
-    short, long = "Never run it.", f"Never run it{' and so on' * 20}."
-    assert priority(short, Role.USER) > priority(long, Role.USER)
+def test_a_result_of_a_tool_stands_only_with_four_signals():
+    assert strength_of("It must never run.", Role.TOOL) >= MIN_STRENGTH
+    assert strength_of("It must run on 4711.", Role.TOOL) < MIN_STRENGTH
 
 
-def test_the_subject_of_a_statement_leaves_its_values_out():
-    assert subject_of("The cap is $500.") == subject_of("the  cap is $45,000.")
-    assert subject_of("The cap is $500.") != subject_of("The rent is $500.")
+@pytest.mark.parametrize("mark", ["?", "\uff1f", "\u061f", "\u037e"])
+def test_a_question_stands_only_where_it_binds_more_than_once(mark):
+    assert strength_of(f"Is it called Aurora{mark}") < MIN_STRENGTH
+    assert strength_of(f"Must it be so{mark}") < MIN_STRENGTH
+    assert strength_of(f"Must it never be before 22:00{mark}") >= MIN_STRENGTH
 
 
-@given(st.lists(st.sampled_from([*STATEMENTS, *FILLER]), max_size=12), st.integers(0, 400))
-def test_a_summary_never_takes_more_than_it_may(texts, max_chars):
-    assert len(compacted(texts, max_chars=max_chars, rounds=2)) <= max_chars
+def test_an_acknowledgement_stands_only_where_it_has_every_signal():
+    assert strength_of("Understood. It must never be so.") < MIN_STRENGTH
+    assert strength_of("Understood. It must never be so on 4711.") >= MIN_STRENGTH
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("FACT: It rains.", ["FACT: ", "It rains."]),
+        ("Safety rule: Ask first.", ["Safety rule: ", "Ask first."]),
+        ("请记住：不要删除。", ["请记住：", "不要删除。"]),  # noqa: RUF001 - as it is typed
+    ],
+)
+def test_a_label_that_only_classifies_is_apart(text, parts):
+    assert label_apart(text) == parts
+
+
+@pytest.mark.parametrize(
+    "text", ["NOT TRUE: It rains.", "Former rule: Ask first.", "It rains.", "FACT:", "Do not: run."]
+)
+def test_a_label_that_may_change_the_meaning_is_not_apart(text):
+    assert label_apart(text) == [text]
+
+
+def test_the_words_of_a_label_are_no_signals():
+    assert num_words("Safety rule: ") == 2
+    assert strength_of("User preference: blue.") == 3

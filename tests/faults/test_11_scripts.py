@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from agentmem import Memory
-from agentmem.context.extractive import _terms
+from agentmem.context.salience import terms_of
 from agentmem.retrieval import HybridRetriever
 from agentmem.retrieval.fusion.rrf import Fusion
 from agentmem.retrieval.text.analyzer import Analyzer, foreign_share
@@ -352,5 +352,5 @@ def test_meaning_counts_by_the_share_of_letters_that_the_embedder_was_made_for()
 
 
 def test_summaries_see_the_same_words():
-    assert _terms("दिल्ली जाना") == ["दिल्ली", "जाना"]
-    assert not any(re.fullmatch("[क-ह]", term) for term in _terms("हिंदी में दिल्ली"))
+    assert terms_of("दिल्ली जाना") == ["दिल्ली", "जाना"]
+    assert not any(re.fullmatch("[क-ह]", term) for term in terms_of("हिंदी में दिल्ली"))
