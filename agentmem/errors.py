@@ -16,6 +16,7 @@ Every exception of the package, in one tree.
     │   ├── ReadOnlyDatabaseError            a write to a read-only database
     │   ├── SessionNotFoundError (LookupError)
     │   ├── PinNotFoundError (LookupError)
+    │   ├── ReplacementNotFoundError (LookupError)
     │   ├── DamagedRowError                  a corrupt row of the database
     │   └── ConflictError                    a concurrent writer changed the row first
     ├── ContextOverflowError                 pins and current turn do not fit the budget
@@ -124,6 +125,10 @@ class SessionNotFoundError(StoreError, LookupError):
 
 class PinNotFoundError(StoreError, LookupError):
     """No pin of that key exists in that scope."""
+
+
+class ReplacementNotFoundError(StoreError, LookupError):
+    """No later message replaces this one on the branch."""
 
 
 class ConflictError(StoreError):

@@ -72,6 +72,7 @@ def fill(url: str) -> None:
                 task.append("user", f"{key} compares two hotels")
                 task.assemble()
                 task.promote(f"{key}: the second hotel is cheaper")
+            session.supersede(1, 5)
             session.append("user", f"{key} says something secret")
             session.assemble()
             session.delete_message(session.branch.head)
@@ -124,6 +125,8 @@ def reading_calls(memory: Memory, key: str) -> Calls:
         ),
         "Session.assemble": lambda: session().assemble().token_ids[:10],
         "Session.assemble query": lambda: session().assemble(query="hotel").head,
+        "Session.replacements": lambda: session().replacements(),
+        "Snapshot.replacements": lambda: session().at(8).replacements(),
         "Session.compaction_state": lambda: session().compaction_state().status.value,
         "Memory.find": lambda: session().info,
         "Memory.index_status": lambda: memory.index_status(user=user, key=key).num_messages,
@@ -212,6 +215,8 @@ def writing_calls(memory: Memory, key: str, folder: Path) -> Calls:
         "Session.pin": lambda: session().pin("role", "You are new."),
         "Session.undo_pin": lambda: session().undo_pin("role"),
         "Session.unpin": lambda: session().unpin("role"),
+        "Session.supersede": lambda: session().supersede(4, 5).new,
+        "Session.unsupersede": lambda: session().unsupersede(4).new,
         **subtask_calls(session),
         "Session.delete_subtask": without_subtask,
         "Memory.export": lambda: memory.export(path, user=user, key=key).messages,
@@ -372,6 +377,7 @@ def commands(url: str, folder: Path) -> Calls:
         "show --json": [*session, "--json"],
         "truncations": session,
         "pins": session,
+        "replacements": session,
         "check": [*session, "--integrity"],
         "head": session,
         "search": [*session[:1], "hotel", *user, "--lexical", "--wait", "1"],

@@ -74,6 +74,7 @@ class Player:
             (self.answer_one_call, 4),
             (self.answer_late, 2),
             (self.change_pins, 2),
+            (self.supersede, 2),
             (self.delete, 1 if depth == 0 else 0),
             (self.edit, 1 if depth == 0 else 0),
             (self.regenerate, 1 if depth == 0 else 0),
@@ -188,6 +189,16 @@ class Player:
                 self.branch.undo_pin(key, scope=scope)
         except PinNotFoundError:
             self.faults["no_pin"] += 1
+
+    def supersede(self) -> None:
+        """Mark a message as replaced, or remove a mark."""
+        there = [s.position for s in self.branch.messages() if s.origin is not Origin.DELETED]
+        marked = [one.old for one in self.branch.replacements()]
+        if marked and self.rng.random() < 0.3:
+            self.branch.unsupersede(self.rng.choice(marked))
+        elif len(there) > 1:
+            old, new = sorted(self.rng.sample(there, 2))
+            self.branch.supersede(old, new)
 
     def delete(self) -> None:
         head = self.branch.branch.head

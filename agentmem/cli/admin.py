@@ -20,7 +20,14 @@ from agentmem.cli.options import (
     key_from,
 )
 from agentmem.cli.output import AsJson, json_value, out, to_plain
-from agentmem.cli.tables import health_table, pin_table, plain, stale_table, user_table
+from agentmem.cli.tables import (
+    health_table,
+    pin_table,
+    plain,
+    replacement_table,
+    stale_table,
+    user_table,
+)
 from agentmem.errors import InvalidInputError
 from agentmem.memory import Memory, Session
 from agentmem.store import StaleSession, Transferred
@@ -74,6 +81,20 @@ def pins(  # noqa: PLR0913 - one option each
         found = memory.find(session, user=user)
         pinned = found.pins() if key is None else found.pin_history(key)
     out.show(pin_table(pinned), pinned, as_json=as_json)
+
+
+def replacements(
+    session: SessionKey,
+    database: Database = "sqlite:///agentmem.db",
+    user: User = "default",
+    namespace: Namespace = "default",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show which messages of a session a later message replaced."""
+    with open_to_read(database, namespace) as memory:
+        found = memory.find(session, user=user).replacements()
+    out.show(replacement_table(found), found, as_json=as_json)
 
 
 def export(  # noqa: PLR0913 - one option each

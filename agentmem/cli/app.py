@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentmem.cli.admin import Yes, delete, export, health, import_, pins, purge, users
+from agentmem.cli.admin import (
+    Yes,
+    delete,
+    export,
+    health,
+    import_,
+    pins,
+    purge,
+    replacements,
+    users,
+)
 from agentmem.cli.demo import run_demo
 from agentmem.cli.demo_model import demo_model
 from agentmem.cli.opening import open_to_read
@@ -49,6 +59,7 @@ app.add_typer(db, name="db")
 app.command("users")(users)
 app.command("health")(health)
 app.command("pins")(pins)
+app.command("replacements")(replacements)
 app.command("export")(export)
 app.command("import")(import_)
 app.command("delete")(delete)

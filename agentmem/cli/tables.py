@@ -15,6 +15,7 @@ from agentmem.types import (
     Health,
     Pin,
     Prompt,
+    Replacement,
     Reply,
     SessionInfo,
     StoredMessage,
@@ -170,6 +171,15 @@ def pin_table(pins: Iterable[Pin]) -> Table:
         text = plain(pin.text) if pin.text else plain("(removed)")
         when = f"{pin.created_at:%Y-%m-%d %H:%M:%S}"
         table.add_row(plain(pin.key), str(pin.version), pin.scope, plain(pin.author), when, text)
+    return table
+
+
+def replacement_table(replacements: Iterable[Replacement]) -> Table:
+    """List replaced messages, one a row."""
+    table = Table("message", "replaced by", "found by", "set")
+    for one in replacements:
+        when = f"{one.created_at:%Y-%m-%d %H:%M:%S}"
+        table.add_row(str(one.old), str(one.new), one.author, when)
     return table
 
 

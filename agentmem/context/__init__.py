@@ -9,6 +9,7 @@ from agentmem.context.extractive import ExtractiveSummarizer
 from agentmem.context.model_summary import ModelSummarizer
 from agentmem.context.pack_hits import distinct
 from agentmem.context.policy import DiscardOldResults, PinTask, Policy
+from agentmem.context.replaced_statements import num_earlier, replaced_statements
 from agentmem.context.reuse import PreviousPrompt
 from agentmem.context.slide_window import MAX_LEFT
 from agentmem.context.turns import group_turns, is_answer, legal_fork, open_calls
@@ -34,7 +35,9 @@ __all__ = [
     "group_turns",
     "is_answer",
     "legal_fork",
+    "num_earlier",
     "open_calls",
     "pinned_message",
+    "replaced_statements",
     "summarize_all",
 ]

@@ -5,8 +5,8 @@ Pins, summaries, the recent window, recalled messages, the current turn: from mo
 It decides and records; it has no I/O.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agentmem.config import Budget
@@ -69,6 +69,7 @@ class BranchView:
         left: dropped messages that are in no summary, for the next summary.
         parent: the inputs of *summaries*, if these are new and not in the log.
         leave_to: drop messages up to this position, and no more, if the rest fits; 0 drops none.
+        superseded: by position of each message whose statement a later one replaced, the latter's.
     """
 
     branch_id: BranchId
@@ -87,6 +88,7 @@ class BranchView:
     left: tuple[StoredMessage, ...] = ()
     parent: "BranchView | None" = None
     leave_to: int = 0
+    superseded: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def says_anything(self) -> bool:
@@ -204,6 +206,7 @@ class Assembler:
             keep_recalled=self._policy.keep_recalled,
             leave_to=view.leave_to,
             replaced=gone,
+            superseded=view.superseded.keys(),
         ).with_groups_in_place()
 
     def _account(self, view: BranchView, draft: Draft, room: CountRoom) -> Prompt:
@@ -308,7 +311,7 @@ def summarize_all(assembler: Assembler, branch_id: BranchId, view: BranchView) -
         while start - 1 in known:
             start -= 1
         summaries = tuple(summary for summary in summaries if summary.last >= start)
-        gone = replaced(messages)
+        gone = replaced(messages) | view.superseded.keys()
         run = [untold(s) if s.position in gone else s for s in messages if s.position >= start]
         summaries = compactor.compact(branch_id, summaries, run, may_quote=True)
     # Unchanged ones are stored for this branch too: the other may never have logged them.

@@ -54,6 +54,8 @@ class Draft:
         keep_recalled: whether *hits* are kept in place too.
         leave_to: units up to this position are dropped even if they fit.
         replaced: positions of messages that others replace.
+        superseded: positions of messages whose statement a later one replaced: no new summary has
+            it.
     """
 
     branch_id: BranchId
@@ -69,6 +71,7 @@ class Draft:
     keep_recalled: bool = False
     leave_to: int = 0
     replaced: AbstractSet[int] = frozenset()
+    superseded: AbstractSet[int] = frozenset()
 
     @cached_property
     def system(self) -> tuple[Message, ...]:
@@ -203,6 +206,7 @@ class Draft:
                         anchor=anchor,
                         times=times,
                         passages=hit.passages,
+                        superseded_by=hit.superseded_by,
                     )
                     yield shown, Tier.RETRIEVED
 

@@ -86,7 +86,8 @@ def _runs(shown: Iterable[tuple[PromptMessage, Tier]]) -> Iterator[Span]:
     first = last = 0
     of: Tier | None = None
     for piece, tier in shown:
-        is_plain = piece.form is DisplayForm.FULL and piece.anchor is None
+        is_full = piece.form is DisplayForm.FULL and piece.superseded_by is None
+        is_plain = is_full and piece.anchor is None
         position = piece.stored.position
         if is_plain and tier is of and position == last + 1:
             last = position
@@ -116,7 +117,8 @@ def join(spans: Iterable[Span]) -> list[Span]:
 
 
 def _has_number(span: Span) -> bool:
-    return span.kept_chars is not None or span.anchor is not None or bool(span.passages)
+    numbers = (span.kept_chars, span.anchor, span.superseded_by)
+    return bool(span.passages) or any(number is not None for number in numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,7 +184,13 @@ class _Page:
         if hit.passages and hit.stored.id in self._shown:
             # Its line is there; the mark of a gap is about a word more.
             tokens = said = self._count(f"{OMITTED} {text}")
-        elif is_plain and hit.times == 1 and text == message.text and len(text.splitlines()) == 1:
+        elif (
+            is_plain
+            and hit.superseded_by is None
+            and hit.times == 1
+            and text == message.text
+            and len(text.splitlines()) == 1
+        ):
             said = self._renderer.count(message) - self._one_of(message.role) + self._more
             tokens = max(0, said + self._label(speaker_of(hit.stored)))
         else:

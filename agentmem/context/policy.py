@@ -83,6 +83,8 @@ class Policy(ShortRepr):
             with summaries by a model. The minimum is halfway between the budget's low-water mark
             and full.
         recall_sessions: recall messages of the user's other sessions too.
+        mark_replaced: mark earlier statements of the user that a new message replaces, by its words
+            alone, as `Session.supersede()` does; only clear cases.
     """
 
     summarizer: Summarizer | None = field(default_factory=ExtractiveSummarizer)
@@ -91,6 +93,7 @@ class Policy(ShortRepr):
     keep_recalled: bool = False
     compact_ahead: float | None = None
     recall_sessions: bool = False
+    mark_replaced: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)

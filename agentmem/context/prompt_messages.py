@@ -31,6 +31,7 @@ class PromptMessage:
     anchor: int | None = None
     times: int = 1
     passages: tuple[TextRange, ...] = ()
+    superseded_by: int | None = None
 
     @property
     def position(self) -> int:
@@ -55,6 +56,7 @@ class PromptMessage:
             anchor=self.anchor,
             times=self.times,
             passages=self.passages,
+            superseded_by=self.superseded_by,
         )
 
 

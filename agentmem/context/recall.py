@@ -94,12 +94,15 @@ def one_per_message(hits: Iterable[Hit]) -> tuple[Hit, ...]:
 
 
 def _part(hit: Hit) -> str:
-    """Return the label of a part of a message, where the rest of it can be found."""
-    if not hit.passages:
-        return ""
-    numbers, number = numbered(hit.stored.message.memory_text, hit.passages)
+    """Return where the rest of a part of a message can be found, and what has replaced it."""
+    notes = []
+    if hit.passages:
+        numbers, number = numbered(hit.stored.message.memory_text, hit.passages)
+        notes.append(f"{numbers}/{number}")
+    if hit.superseded_by is not None:
+        notes.append(f"replaced by {hit.superseded_by}")
     position = f"{hit.stored.position}: " if hit.is_local else ""
-    return f" [{position}{numbers}/{number}]"
+    return f" [{position}{'; '.join(notes)}]" if notes else ""
 
 
 def speaker_of(stored: StoredMessage) -> str:
@@ -156,6 +159,7 @@ def recalled_hit(hit: Hit) -> RecalledHit:
         score=hit.score,
         ranks=tuple(sorted(hit.ranks.items())),
         passages=hit.passages,
+        superseded_by=hit.superseded_by,
     )
 
 

@@ -165,4 +165,5 @@ def _is_known(draft: Draft, position: int, end: int) -> bool:
 
 def _between(draft: Draft, first: int, last: int) -> list[StoredMessage]:
     run = [stored for p, stored in sorted(draft.loaded.items()) if first <= p <= last]
-    return [untold(stored) if stored.position in draft.replaced else stored for stored in run]
+    unsaid = draft.replaced | draft.superseded
+    return [untold(stored) if stored.position in unsaid else stored for stored in run]

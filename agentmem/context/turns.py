@@ -96,6 +96,5 @@ def is_answer(stored: StoredMessage) -> bool:
 
 
 def untold(stored: StoredMessage) -> StoredMessage:
-    """Return *stored* without its content, so that a summary skips it."""
-    message = stored.message
-    return replace(stored, message=replace(message, parts=(), tool_calls=(), generated=None))
+    """Return *stored* as a synthetic message, so that a summary skips it."""
+    return replace(stored, origin=Origin.SYNTHETIC)

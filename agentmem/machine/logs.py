@@ -19,6 +19,7 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "row_damaged": ("table", "column", "session_id", "branch_id", "position"),
     "session_deleted": ("namespace", "session_id", "num_branches", "num_messages"),
     "user_deleted": ("namespace", "num_sessions", "num_messages"),
+    "message_replaced": ("branch_id", "old", "new", "author"),
     "messages_deleted": ("namespace", "num_branches", "num_messages"),
     "sessions_purged": ("namespace", "num_sessions", "num_messages"),
     "log_purged": ("namespace", "num_accounts"),

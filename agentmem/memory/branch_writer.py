@@ -13,6 +13,7 @@ from agentmem.memory.arguments import said
 from agentmem.memory.compact_ahead import look_ahead
 from agentmem.memory.load_branch import is_same, load_view, sources_of
 from agentmem.memory.recall import Wanted, is_whole, leaves_out, recall_for
+from agentmem.memory.superseded import mark_replaced
 from agentmem.memory.user_runtime import Runtime
 from agentmem.types import BranchId, Message, Origin, PrefixBreak, Prompt, StoredMessage
 
@@ -45,13 +46,14 @@ class BranchWriter:
         self._runtime.notify_appended()
         return added[-1]
 
-    def apply_auto_pin(self, stored: StoredMessage, *, is_repeated: bool = False) -> None:
+    def apply_policy(self, stored: StoredMessage, *, is_repeated: bool = False) -> None:
         """
-        Set the pin that the policy makes of *stored*, if any.
+        Mark what *stored* replaces, and set the pin that the policy makes of it, if any.
 
         Raises:
             ConfigError: the policy failed; the message is stored.
         """
+        mark_replaced(self._runtime, stored)
         auto_pin = self._runtime.policy.auto_pin
         if auto_pin is None:
             return

@@ -27,6 +27,7 @@ from agentmem.types import (
     Pin,
     PinScope,
     Prompt,
+    Replacement,
     Reply,
     Role,
     StoredMessage,
@@ -168,7 +169,7 @@ class Conversation(History):
             created_at=self._runtime.moment(created_at),
         )
         self._runtime.notify_appended()
-        self._writer.apply_auto_pin(added.stored[-1], is_repeated=added.is_repeated)
+        self._writer.apply_policy(added.stored[-1], is_repeated=added.is_repeated)
         return added.stored[-1]
 
     def delete_message(self, position: int) -> None:
@@ -177,14 +178,43 @@ class Conversation(History):
 
         The ids and names of its calls are kept too, so that the transcript is valid. Deleted with
         it are the text of its automatic pin in all versions, the texts of summaries that cover it,
-        its vectors, and the user's cached keys and values. Quotations in answers are other
-        messages. In a subtask an inherited message is deleted in the parent.
+        its replacements, its vectors, and the user's cached keys and values. Quotations in answers
+        are other messages. In a subtask an inherited message is deleted in the parent.
 
         Raises:
             SessionNotFoundError: no message has that position.
         """
         gone = self._store.deletion.message(self._scope, self._branch_id, position)
         self._runtime.forget_cached(gone.messages)
+
+    def supersede(self, old: int, new: int) -> Replacement:
+        """
+        Mark the message at position *old* as replaced by the later one at position *new*.
+
+        Both stay as they are. Where *old* is recalled, it is shown as replaced, after *new*. It is
+        an agent's tool as it is: both arguments are positions. The same call again is a no-op, and
+        one with another *new* replaces the mark.
+
+        Raises:
+            InvalidInputError: *new* is not after *old*, or one is not a position.
+            SessionNotFoundError: no message has that position.
+            ConflictError: one of the messages was deleted, or this subtask has ended.
+        """
+        self._require_open()
+        return self._store.replacements.add(self._scope, self._branch_id, old, new)
+
+    def unsupersede(self, old: int) -> Replacement:
+        """
+        Remove the mark of the message at position *old*, and return what it was.
+
+        An inherited mark is removed from the branch that it is of, and so from all that inherit it.
+
+        Raises:
+            ReplacementNotFoundError: no message replaces it.
+            ConflictError: this subtask has ended.
+        """
+        self._require_open()
+        return self._store.replacements.remove(self._scope, self._branch_id, old)
 
     def delete_pin(self, key: str, *, scope: PinScope | str | None = None) -> None:
         """
@@ -363,3 +393,5 @@ class Conversation(History):
     acompaction_state = in_thread(compaction_state)
     adelete_message = in_thread(delete_message)
     adelete_pin = in_thread(delete_pin)
+    asupersede = in_thread(supersede)
+    aunsupersede = in_thread(unsupersede)

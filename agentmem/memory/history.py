@@ -19,6 +19,7 @@ from agentmem.types import (
     Origin,
     Pin,
     PinScope,
+    Replacement,
     Span,
     StoredMessage,
     Summary,
@@ -148,6 +149,14 @@ class History:
         """Return all summaries first shown by prompts of this branch, ordered by position."""
         return self._store.prompt_log.summaries(self._scope, self._branch_id)
 
+    def replacements(self) -> tuple[Replacement, ...]:
+        """
+        Return the replaced messages of this branch, each with the later one that replaced it.
+
+        Ordered by the replaced message; inherited ones included.
+        """
+        return self._store.replacements.visible(self._scope, self._branch_id)
+
     def restore(self, record: TruncationRecord) -> tuple[StoredMessage, ...]:
         """
         Return, in full, the messages that *record* names as truncated.
@@ -229,6 +238,7 @@ class History:
     atruncations = in_thread(truncations)
     aassemblies = in_thread(assemblies)
     asummaries = in_thread(summaries)
+    areplacements = in_thread(replacements)
     arestore = in_thread(restore)
     acheck = in_thread(check)
     ahead = in_thread(head)

@@ -1,6 +1,6 @@
 """Loads the assembler's input of a branch from the store: at most a window of messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentmem.config import Budget
@@ -14,6 +14,7 @@ from agentmem.context import (
     summarize_all,
 )
 from agentmem.memory.session_clock import seen_from
+from agentmem.memory.superseded import superseded
 from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Hit, TokenCounter
 from agentmem.store.prompt_log.summaries import Sources
@@ -64,6 +65,7 @@ def load_view(
         inherited=found.floor,
         groups=found.groups,
         left=found.left,
+        superseded=found.superseded,
     )
     view = seen_from(runtime.zone, view)
     if own is None and branch.inherit is Inherit.SUMMARY and branch.parent is not None:
@@ -96,6 +98,7 @@ class _Found:
     summaries: tuple[Summary, ...]
     groups: tuple[RecalledGroup, ...]
     left: tuple[StoredMessage, ...]
+    superseded: Mapping[int, int]
 
 
 def _look(runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | None) -> _Found:
@@ -126,6 +129,7 @@ def _look(runtime: Runtime, branch_id: BranchId, budget: Budget, head: int | Non
         summaries=_summaries(runtime, branch, previous),
         groups=_groups(runtime, branch, previous),
         left=_left(runtime, branch, previous, floor=floor),
+        superseded=superseded(store.replacements.visible(scope, branch.id, last=head)),
     )
 
 
@@ -226,7 +230,13 @@ def _hit(stored: StoredMessage, span: Span) -> Hit:
     size = len(stored.message.memory_text)
     is_there = all(0 <= start < end <= size for start, end in span.passages)
     passages = span.passages if is_there else ()
-    return Hit(stored=stored, score=0.0, times=span.times, passages=passages)
+    return Hit(
+        stored=stored,
+        score=0.0,
+        times=span.times,
+        passages=passages,
+        superseded_by=span.superseded_by,
+    )
 
 
 def _of_parent(

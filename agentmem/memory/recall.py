@@ -8,6 +8,7 @@ from agentmem.config import Budget
 from agentmem.context import BranchView, distinct, pinned_message
 from agentmem.errors import InvalidInputError
 from agentmem.memory.session_clock import hits_in
+from agentmem.memory.superseded import newest_first, superseded
 from agentmem.memory.user_runtime import Runtime
 from agentmem.protocols import Hit, Query, SearchIndex, SearchScope, first_messages
 from agentmem.types import (
@@ -107,6 +108,7 @@ def recall_for(
         head=view.head,
         is_turn=wanted is None,
     )
+    hits = newest_first(runtime, view.branch_id, hits, view.superseded)
     return replace(view, hits=hits_in(runtime.zone, hits), max_hits=most)
 
 
@@ -126,6 +128,8 @@ def search(
     """
     Search the messages visible to a branch for *text*, best first, each with its best passage.
 
+    A message that replaced another is before it, and that is marked.
+
     Raises:
         ConfigError: there is no retriever.
         SessionNotFoundError: the branch does not exist in this scope.
@@ -136,7 +140,8 @@ def search(
     best: dict[MessageId, Hit] = {}
     for hit in hits:
         best.setdefault(hit.stored.id, hit)
-    return tuple(best.values())
+    newest = superseded(runtime.store.replacements.visible(runtime.scope, branch_id))
+    return newest_first(runtime, branch_id, tuple(best.values()), newest)[:limit]
 
 
 def leaves_out(prompt: Prompt) -> bool:

@@ -139,14 +139,14 @@ class NewAnswer:
                 raise
             return first
 
-    def apply_auto_pin(self, stored: StoredMessage) -> None:
+    def apply_policy(self, stored: StoredMessage) -> None:
         """
         Set the policy's pin of the stored answer.
 
         Raises:
             ConfigError: the policy failed; the answer is stored.
         """
-        self.writer.apply_auto_pin(stored)
+        self.writer.apply_policy(stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +163,5 @@ class StoredAnswer:
         """Return the stored message."""
         return self.stored
 
-    def apply_auto_pin(self, stored: StoredMessage) -> None:
+    def apply_policy(self, stored: StoredMessage) -> None:
         """Do nothing: the pin was set when the answer was stored."""

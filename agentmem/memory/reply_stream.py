@@ -42,7 +42,7 @@ class Answer(Protocol):
     def store(self, message: Message, origin: Origin) -> StoredMessage:
         """Store the answer, and return the stored message."""
 
-    def apply_auto_pin(self, stored: StoredMessage) -> None:
+    def apply_policy(self, stored: StoredMessage) -> None:
         """Set the policy's pin of *stored*. It may raise; the answer stays stored, once."""
 
 
@@ -214,7 +214,7 @@ class ReplyStream:
                 self._close_chunks()
                 stored = None if self._reply is not None else self._keep_half("".join(self._said))
                 if stored is not None:
-                    self._answer.apply_auto_pin(stored)
+                    self._answer.apply_policy(stored)
             finally:
                 self._is_over = True
 
@@ -250,7 +250,7 @@ class ReplyStream:
             message=message,
         )
         if message is not None:
-            self._answer.apply_auto_pin(message)
+            self._answer.apply_policy(message)
 
     def _keep_half(self, text: str) -> StoredMessage | None:
         """Store a partial answer, which another one may replace."""

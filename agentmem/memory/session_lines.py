@@ -114,7 +114,7 @@ class LineKeeping(Conversation):
         )
         self._move_to(stored.branch_id)
         self._runtime.notify_appended()
-        self._writer.apply_auto_pin(stored)
+        self._writer.apply_policy(stored)
         return stored
 
     def regenerate(self, *, at: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:

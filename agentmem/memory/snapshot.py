@@ -2,7 +2,7 @@
 
 from agentmem.memory.aio import in_thread
 from agentmem.memory.user_runtime import Runtime
-from agentmem.types import BranchId, Pin, StoredMessage
+from agentmem.types import BranchId, Pin, Replacement, StoredMessage
 from agentmem.types.short_repr import short_repr
 
 
@@ -35,5 +35,11 @@ class Snapshot:
         store, scope = self._runtime.store, self._runtime.scope
         return store.pins.visible(scope, self._branch_id, before=newest[-1])
 
+    def replacements(self) -> tuple[Replacement, ...]:
+        """Return the replacements by messages up to the newest one."""
+        store, scope = self._runtime.store, self._runtime.scope
+        return store.replacements.visible(scope, self._branch_id, last=self.head)
+
     amessages = in_thread(messages)
     apins = in_thread(pins)
+    areplacements = in_thread(replacements)

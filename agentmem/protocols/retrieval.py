@@ -33,6 +33,9 @@ class Hit(Checked):
     end not included. Empty for the whole message.
     """
 
+    superseded_by: int | None = None
+    """Position of the later message of this conversation that replaced it; None if none did."""
+
     def __post_init__(self) -> None:
         check_fields(self)
         if self.passages:

@@ -14,6 +14,7 @@ from agentmem.store.database.sqlite import check_writable
 from agentmem.store.database.urls import is_file, is_memory, parse_url
 from agentmem.store.integrity.heads import Heads
 from agentmem.store.lifecycle.deletion import Deletion
+from agentmem.store.lifecycle.replacements import Replacements
 from agentmem.store.lifecycle.retention import Retention
 from agentmem.store.prompt_log.prompt_log import PromptLog
 from agentmem.store.transcript.lines import Lines
@@ -45,6 +46,7 @@ class Store:
         self.sessions = Sessions(database, clock)
         self.messages = Messages(database, clock)
         self.pins = Pins(database, clock)
+        self.replacements = Replacements(database, clock)
         self.prompt_log = PromptLog(database, clock)
         self.lines = Lines(database, clock)
         self.deletion = Deletion(database)

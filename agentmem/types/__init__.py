@@ -56,6 +56,7 @@ from agentmem.types.prompt import (
 )
 from agentmem.types.reasoning import names_reasoning, open_reasoning, split_reasoning
 from agentmem.types.recalled import RecalledHit
+from agentmem.types.replacements import Replacement, ReplacementAuthor
 from agentmem.types.sessions import (
     MAX_NAME_CHARS,
     BranchInfo,
@@ -99,6 +100,8 @@ __all__ = [
     "Prompt",
     "ReasoningPart",
     "RecalledHit",
+    "Replacement",
+    "ReplacementAuthor",
     "Reply",
     "Reuse",
     "Role",

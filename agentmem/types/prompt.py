@@ -112,6 +112,9 @@ class Span(Checked):
     not included.
     """
 
+    superseded_by: int | None = None
+    """Position of the later message that replaced a recalled one, as its label says."""
+
     def __post_init__(self) -> None:
         check_fields(self)
         is_recalled = self.tier is Tier.RETRIEVED
@@ -133,6 +136,7 @@ class Span(Checked):
         where = "not shown" if self.tier is None else f"{self.tier} tier"
         how = "" if self.form is DisplayForm.FULL else f", {self.form}"
         how += characters(self.passages)
+        how += "" if self.superseded_by is None else f", replaced by message {self.superseded_by}"
         via = "" if self.source is None else f", by summary {self.source}"
         return f"messages {self.first}-{self.last}: {where}{how}{via}"
 

@@ -24,6 +24,9 @@ class RecalledHit(Checked):
     passages: tuple[TextRange, ...] = ()
     """The shown parts, in characters of its `memory_text`; empty for the whole message."""
 
+    superseded_by: int | None = None
+    """Position of the later message that replaced it, as its label says; None if none did."""
+
     def explain(self) -> str:
         """Describe the message and its ranks in words."""
         where = (
@@ -33,4 +36,6 @@ class RecalledHit(Checked):
         )
         ranks = "".join(f", {name} rank {place}" for name, place in self.ranks)
         where += characters(self.passages)
+        if self.superseded_by is not None:
+            where += f", replaced by message {self.superseded_by}"
         return f"recalled {where}: score {self.score:.4g}{ranks}"

@@ -68,6 +68,7 @@ class Replay:
                         score=0.0,
                         times=s.times,
                         passages=s.passages,
+                        superseded_by=s.superseded_by,
                     )
                     for s in layout
                     if s.tier is Tier.RETRIEVED and s.anchor == anchor

@@ -242,7 +242,7 @@ def test_a_cancel_before_the_first_piece_stores_no_answer(model):
 def test_an_error_of_what_is_done_with_an_answer_leaves_it_stored_once(model):
     with Memory.open("sqlite://", model=model) as memory:
         session = memory.session("x")
-        session._writer.apply_auto_pin = lambda told, **_: told.position < 2 or 1 / 0
+        session._writer.apply_policy = lambda told, **_: told.position < 2 or 1 / 0
         stream = session.stream("go")
 
         with pytest.raises(ZeroDivisionError):

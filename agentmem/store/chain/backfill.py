@@ -11,6 +11,7 @@ from agentmem.store.chain.branch_chain import (
     MESSAGE_COLUMNS,
     SET_CHAIN,
     add_event,
+    changes_of,
     event_digest,
     genesis_of,
     message_digest,
@@ -19,6 +20,12 @@ from agentmem.store.chain.log_chain import EVENT as LOG_EVENT
 from agentmem.store.chain.log_chain import SET_LOG_CHAIN, Purged, entries_of, purged_of
 from agentmem.store.chain.pin_chain import EVENT as PIN_EVENT
 from agentmem.store.chain.pin_chain import VERSIONS, digest_of
+from agentmem.store.chain.replacement_chain import EVENT as REPLACEMENTS_EVENT
+from agentmem.store.chain.replacement_chain import (
+    REPLACEMENTS,
+    note_replacements,
+    sealed_replacement,
+)
 from agentmem.store.chain.summary_chain import EVENT as SUMMARIES_EVENT
 from agentmem.store.chain.summary_chain import Sealed, note_summaries, sealed, take_changes
 from agentmem.store.chain.user_chain import SET_CHAIN as SET_USER_CHAIN
@@ -159,6 +166,13 @@ def chain_made(connection: Connection, session_id: int | None, *, is_new: bool) 
             add_event(connection, row.id, LOG_EVENT, content)
 
 
+def chain_replacements(connection: Connection, session_id: int) -> None:
+    """Add events for replacements of a session that its chain does not know."""
+    for branch in connection.execute(_BRANCHES.where(BranchRow.session_id == session_id)).all():
+        events = connection.execute(_NOTED, {"branch": branch.id}).all()
+        _note_replacements(connection, branch.id, events)
+
+
 def chain_users(connection: Connection) -> None:
     """Build the chain of every user, from the current pins."""
     for owner in connection.execute(_OWNERS).all():
@@ -206,3 +220,14 @@ def _note_summaries(connection: Connection, branch_id: int, events: Iterable[Any
     rows = [row._asdict() for row in connection.execute(_SUMMARIES, {"branch": branch_id})]
     changed = [row for row in rows if noted.get(row["key"]) != sealed(row)]
     note_summaries(connection, branch_id, changed, noted.keys() - {row["key"] for row in rows})
+
+
+def _note_replacements(connection: Connection, branch_id: int, events: Iterable[Any]) -> None:
+    noted: set[str] = set()
+    for event in events:
+        if event.kind == REPLACEMENTS_EVENT:
+            added, removed = changes_of(event.content)
+            noted = (noted - removed) | added
+    rows = connection.execute(REPLACEMENTS, {"branch": branch_id})
+    there = {sealed_replacement(row) for row in rows}
+    note_replacements(connection, branch_id, added=there - noted, removed=noted - there)

@@ -30,6 +30,7 @@ REVISIONS: Final = (
     "0012",
     "0013",
     "0014",
+    "0015",
 )
 """All migrations, oldest first. Listed here so that opening a database does not parse them."""
 

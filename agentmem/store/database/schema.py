@@ -364,6 +364,24 @@ class SummaryRow(Base):
     created_at: Mapped[datetime]
 
 
+class ReplacementRow(Base):
+    """
+    A message whose statement a later message of the branch replaced, both by position.
+
+    The branch is the one on which that was found or set; either may be a message that it inherits.
+    """
+
+    __tablename__ = "replacement"
+
+    branch_id: Mapped[int] = mapped_column(
+        ForeignKey("branch.id", ondelete="CASCADE"), primary_key=True
+    )
+    old: Mapped[int] = mapped_column(primary_key=True)
+    new: Mapped[int]
+    author: Mapped[str]
+    created_at: Mapped[datetime]
+
+
 class EventRow(Base):
     """
     An event in a branch's chain; it has hashes, but no text.

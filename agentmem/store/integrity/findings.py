@@ -26,6 +26,8 @@ class Findings:
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Versions of pins by hash: the branch, and its number of messages."""
     summaries: dict[int, dict[str, Sealed]] = field(default_factory=dict)
+    replacements: dict[int, set[str]] = field(default_factory=dict)
+    """Replacements of each branch, by hash."""
     purged: dict[int, Purged] = field(default_factory=dict)
     logged: dict[int, dict[int, bytes]] = field(default_factory=dict)
     """The links of each branch's log, by the number of preceding entries."""

@@ -21,6 +21,8 @@ from agentmem.store.chain.branch_chain import (
 )
 from agentmem.store.chain.log_chain import purged_of
 from agentmem.store.chain.pin_chain import EVENT as PINS_EVENT
+from agentmem.store.chain.replacement_chain import EVENT as REPLACEMENTS_EVENT
+from agentmem.store.chain.replacement_chain import REPLACEMENTS
 from agentmem.store.chain.summary_chain import EVENT as SUMMARIES_EVENT
 from agentmem.store.chain.summary_chain import take_changes
 from agentmem.store.database.damage import UNREADABLE, check_row
@@ -36,7 +38,12 @@ from agentmem.store.database.schema import (
     ToolCallRow,
 )
 from agentmem.store.integrity.findings import Findings, Keep, Place
-from agentmem.store.integrity.verify_derived import verify_log, verify_pins, verify_summaries
+from agentmem.store.integrity.verify_derived import (
+    verify_log,
+    verify_pins,
+    verify_replacements,
+    verify_summaries,
+)
 from agentmem.store.lifecycle.deletion import DELETED_EVENT
 from agentmem.store.lifecycle.losses import LOST, NEXT, content_of, is_marked, link_of
 from agentmem.store.transcript.message_codec import decode
@@ -109,6 +116,7 @@ def verify_session(  # noqa: PLR0913 - how deep to look
         if integrity and with_made:
             verify_log(connection, findings, branch, begin)
             verify_summaries(connection, findings, branch.id)
+            verify_replacements(connection, findings, branch.id)
     if integrity:
         verify_pins(connection, findings, session_id, [branch.id for branch in branches])
     return findings
@@ -205,6 +213,11 @@ class _BranchCheck:
             is_range = isinstance(row.first, int) and isinstance(row.last, int)
             if not is_range or not 1 <= row.first <= row.last <= branch.head:
                 self._say(None, f"a summary covers {row.first} to {row.last}, which do not exist")
+        for row in self._connection.execute(REPLACEMENTS, keys):
+            are_positions = isinstance(row.old, int) and isinstance(row.new, int)
+            if not are_positions or not 1 <= row.old < row.new <= branch.head:
+                problem = f"message {row.new} replaces message {row.old}, and one does not exist"
+                self._say(None, problem)
 
     def _message(
         self,
@@ -279,6 +292,11 @@ class _BranchCheck:
         elif event.kind == SUMMARIES_EVENT:
             there = self._findings.summaries.setdefault(self._branch.id, {})
             take_changes(there, _content(event))
+        elif event.kind == REPLACEMENTS_EVENT:
+            added, removed = changes_of(event.content)
+            known = self._findings.replacements.setdefault(self._branch.id, set())
+            known.difference_update(removed)
+            known.update(added)
 
     def _pass(self, num_messages: int, link: bytes | None) -> None:
         place = (num_messages, self._num_events)

@@ -1,4 +1,4 @@
-"""Verify derived data against the chains: prompt log, summaries, pins."""
+"""Verify derived data against the chains: prompt log, summaries, replacements, pins."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,6 +7,7 @@ from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from agentmem.store.chain.log_chain import Purged, entries_of
 from agentmem.store.chain.pin_chain import VERSIONS, digest_of
+from agentmem.store.chain.replacement_chain import REPLACEMENTS, sealed_replacement
 from agentmem.store.chain.summary_chain import sealed
 from agentmem.store.chain.user_chain import EVENTS, follow_user, user_genesis
 from agentmem.store.database.hashing import follow
@@ -100,6 +101,20 @@ def verify_summaries(connection: Connection, findings: Findings, branch_id: int)
         if key not in there:
             problem = f"the summary of {first} to {last} is missing or was changed"
             findings.say(branch_id, None, problem)
+
+
+def verify_replacements(connection: Connection, findings: Findings, branch_id: int) -> None:
+    """Verify the replacements of a branch against its events."""
+    expected = findings.replacements.get(branch_id, set())
+    rows = connection.execute(REPLACEMENTS, {"branch": branch_id}).all()
+    there = {sealed_replacement(row): row for row in rows}
+    for text, row in there.items():
+        if text not in expected:
+            problem = f"the replacement of message {row.old} by {row.new} is not what was written"
+            findings.say(branch_id, None, problem)
+    if num_gone := len(expected - there.keys()):
+        problem = f"{num_gone} replacements of messages are missing or were changed"
+        findings.say(branch_id, None, problem)
 
 
 def verify_pins(

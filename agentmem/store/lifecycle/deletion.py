@@ -16,7 +16,6 @@ from agentmem.errors import InvalidInputError
 from agentmem.machine.logs import log
 from agentmem.store.chain.branch_chain import add_event, message_digest
 from agentmem.store.chain.pin_chain import digests_of, made_from, note_pins
-from agentmem.store.database.damage import damaged
 from agentmem.store.database.database import Database
 from agentmem.store.database.schema import (
     AnyRow,
@@ -37,10 +36,19 @@ from agentmem.store.database.tenancy import (
 )
 from agentmem.store.lifecycle.losses import content_of, insert_lost, link_of, loss, restore_place
 from agentmem.store.prompt_log.summaries import forget_summaries
-from agentmem.store.transcript.branches import find_branch, find_branches, hand_up_age, lineage
+from agentmem.store.transcript.branches import (
+    BRANCHES_OF_SESSION,
+    LOCK_IN_ORDER,
+    find_branch,
+    find_branches,
+    hand_up_age,
+    holder_of,
+    lock_branches,
+)
 from agentmem.store.transcript.message_codec import decode, encode
 from agentmem.store.transcript.pin_rows import lock_pins
 from agentmem.store.transcript.placeholders import read_all
+from agentmem.store.transcript.replacement_rows import forget_replacements
 from agentmem.types import (
     BranchId,
     Message,
@@ -69,9 +77,6 @@ _MESSAGE_IDS: Final = (
     .where(MessageRow.branch_id.in_(bindparam("branches", expanding=True)))
     .order_by(MessageRow.id)
 )
-_BRANCHES_OF_SESSION: Final = select(BranchRow.id).where(
-    BranchRow.session_id == bindparam("session")
-)
 _FORGET_PINNED: Final = (
     update(PinVersionRow)
     .where(
@@ -86,12 +91,6 @@ _MADE_BY_ITSELF: Final = (
     .limit(1)
 )
 # Lock order: the older branch first.
-_LOCK_IN_ORDER: Final = (
-    select(BranchRow.id)
-    .where(BranchRow.id.in_(bindparam("branches", expanding=True)))
-    .order_by(BranchRow.id)
-    .with_for_update()
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +116,9 @@ class Deletion:
         """
         Delete the content of a message; position, role and calls stay: the transcript is valid.
 
-        It is deleted for every branch that inherits it, with its vectors, its automatic pin, and
-        all summaries of the session that cover its position. Promoted results and quotations in
-        answers are separate messages.
+        It is deleted for every branch that inherits it, with its vectors, its automatic pin, all
+        summaries of the session that cover its position, and its replacements. Promoted results and
+        quotations in answers are separate messages.
 
         Raises:
             SessionNotFoundError: the branch does not exist in this scope, or the message in it.
@@ -130,15 +129,14 @@ class Deletion:
         def work(connection: Connection) -> Deleted:
             branch = find_branch(connection, scope, branch_id)
             # A concurrent summary of the message is stored by now, or will detect the deletion.
-            session = {"session": branch.session_id}
-            branches = connection.execute(_BRANCHES_OF_SESSION, session).scalars().all()
-            connection.execute(_LOCK_IN_ORDER, {"branches": branches})
+            lock_branches(connection, branch.session_id)
             if not 1 <= position <= branch.head:
                 raise not_found(f"message at position {position} of branch", branch_id, scope)
-            holder = _holder(connection, branch, position)
+            holder = holder_of(connection, branch, position)
             row_id = _empty(connection, holder, position)
             forget_summaries(connection, branch.session_id, position)
             _forget_pinned(connection, holder, position)
+            forget_replacements(connection, scope, branch.session_id, holder, position)
             # A concurrent vector of it is stored by now, or will find the message without content.
             connection.execute(delete(EmbeddingRow).where(EmbeddingRow.message_id == row_id))
             return Deleted(messages=(MessageId(row_id),))
@@ -197,7 +195,7 @@ class Deletion:
                 if row.parent_id in doomed:
                     doomed.add(row.id)
             # Lock order: a parent is older than its children.
-            connection.execute(_LOCK_IN_ORDER, {"branches": [found.parent_id, *sorted(doomed)]})
+            connection.execute(LOCK_IN_ORDER, {"branches": [found.parent_id, *sorted(doomed)]})
             hand_up_age(connection, found.parent_id, sorted(doomed))
             return _delete_branches(connection, sorted(doomed))
 
@@ -270,14 +268,6 @@ class Deletion:
         result = self._database.write(work)
         self._database.forget_deleted()
         return result
-
-
-def _holder(connection: Connection, branch: AnyRow, position: int) -> int:
-    """Return the id of the branch that stores the message at *position* of a view."""
-    for holder, start, _ in lineage(connection, branch):
-        if position >= start:
-            return int(holder.id)
-    raise damaged("branch", branch, "forked_at", f"no branch has position {position}")
 
 
 def _empty(connection: Connection, branch_id: int, position: int) -> int:
@@ -364,7 +354,7 @@ def delete_sessions(connection: Connection, session_ids: Sequence[int]) -> Delet
     branches: list[BranchId] = []
     messages: list[MessageId] = []
     for session_id in session_ids:
-        found = connection.execute(_BRANCHES_OF_SESSION, {"session": session_id}).scalars().all()
+        found = connection.execute(BRANCHES_OF_SESSION, {"session": session_id}).scalars().all()
         gone = _delete_branches(connection, found)
         branches += gone.branches
         messages += gone.messages
@@ -379,7 +369,7 @@ def delete_sessions(connection: Connection, session_ids: Sequence[int]) -> Delet
 def _delete_branches(connection: Connection, branch_ids: Sequence[int]) -> Deleted:
     """Delete branches, youngest first: SQLite limits the depth of cascades."""
     ordered = sorted(branch_ids)
-    connection.execute(_LOCK_IN_ORDER, {"branches": ordered})
+    connection.execute(LOCK_IN_ORDER, {"branches": ordered})
     messages = connection.execute(_MESSAGE_IDS, {"branches": ordered}).scalars().all()
     for branch_id in reversed(ordered):
         connection.execute(delete(BranchRow).where(BranchRow.id == branch_id))

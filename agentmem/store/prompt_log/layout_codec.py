@@ -7,6 +7,7 @@ stored once. The format of older versions, span by span, is still read.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from agentmem.types import DisplayForm, Span, Tier
@@ -34,6 +35,7 @@ _FORM_OF: Final = {letter: form for form, letter in _FORMS.items()}
 _RUN: Final = re.compile(
     "(?P<length>[0-9]*)(?P<tier>[htpswrc])(?P<source>[0-9]*)(?P<form>[CSPRD]?)"
     "(?:k(?P<number>[0-9]+))?(?:x(?P<times>[0-9]+))?(?:e(?P<passages>[0-9]+-[0-9]+(?:,[0-9]+-[0-9]+)*))?"
+    "(?:y(?P<superseded_by>[0-9]+))?"
 )
 _RANGE: Final = re.compile("([0-9]+)(?:-([0-9]+))?(?::([0-9]+))?")
 
@@ -62,7 +64,8 @@ def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
         number = number_of(span)
         if not is_next or span.times < 1 or (number is not None and number < 0):
             return None
-        if any(start < 0 or stop < 0 for start, stop in span.passages):
+        numbers = [*chain.from_iterable(span.passages), span.superseded_by or 0]
+        if any(one < 0 for one in numbers):
             return None
         end = span.last
         length = span.last - span.first + 1
@@ -71,7 +74,8 @@ def encode_layout(layout: Sequence[Span]) -> dict[str, Any] | None:
         times = "" if span.times == 1 else f"x{span.times}"
         size = "" if length == 1 else length
         parts = ",".join(f"{start}-{stop}" for start, stop in span.passages)
-        shown = f"{_FORMS[span.form]}{written}{times}{parts and f'e{parts}'}"
+        later = "" if span.superseded_by is None else f"y{span.superseded_by}"
+        shown = f"{_FORMS[span.form]}{written}{times}{parts and f'e{parts}'}{later}"
         runs.append(f"{size}{_TIERS[span.tier]}{source}{shown}")
     return {"runs": " ".join(runs)} | ({"of": list(keys)} if keys else {})
 
@@ -106,6 +110,7 @@ def decode_layout(written: Mapping[str, Any]) -> tuple[Span, ...]:
                 source=keys[int(found["source"])] if found["source"] else None,
                 times=int(found["times"] or 1),
                 passages=_passages(found["passages"] or ""),
+                superseded_by=int(found["superseded_by"]) if found["superseded_by"] else None,
             )
         )
     return tuple(spans)

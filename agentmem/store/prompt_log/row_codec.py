@@ -32,7 +32,7 @@ from agentmem.types import (
 )
 
 _MIN_CELLS: Final = 3
-_USUAL_CELLS: Final[tuple[Any, ...]] = (DisplayForm.FULL, None, None, 1, [])
+_USUAL_CELLS: Final[tuple[Any, ...]] = (DisplayForm.FULL, None, None, 1, [], None)
 
 
 def encode_prompt(prompt: Prompt, now: datetime) -> dict[str, Any]:
@@ -57,7 +57,8 @@ def encode_span(span: Span) -> list[Any]:
     """Encode a single span; trailing default values are omitted."""
     number = number_of(span)
     passages = [list(one) for one in span.passages]
-    cells = [span.first, span.last, span.tier, span.form, number, span.source, span.times, passages]
+    cells: list[Any] = [span.first, span.last, span.tier, span.form, number, span.source]
+    cells += [span.times, passages, span.superseded_by]
     while len(cells) > _MIN_CELLS and cells[-1] == _USUAL_CELLS[len(cells) - 1 - _MIN_CELLS]:
         cells.pop()
     return cells
@@ -66,7 +67,7 @@ def encode_span(span: Span) -> list[Any]:
 def to_span(cells: Sequence[Any]) -> Span:
     """Decode the output of `encode_span`."""
     filled: list[Any] = [*cells, *_USUAL_CELLS[len(cells) - _MIN_CELLS :]]
-    first, last, tier, form, number, source, times, passages = filled
+    first, last, tier, form, number, source, times, passages, superseded_by = filled
     return Span(
         first=first,
         last=last,
@@ -76,6 +77,7 @@ def to_span(cells: Sequence[Any]) -> Span:
         source=source,
         times=times,
         passages=tuple((start, end) for start, end in passages),
+        superseded_by=superseded_by,
     )
 
 

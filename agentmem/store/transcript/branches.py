@@ -61,6 +61,15 @@ _LOCKED: Final = _ONE.with_for_update(of=BranchRow)
 _OF_SESSION: Final = _BRANCH.where(BranchRow.session_id == bindparam("session")).order_by(
     BranchRow.id
 )
+BRANCHES_OF_SESSION: Final = select(BranchRow.id).where(
+    BranchRow.session_id == bindparam("session")
+)
+LOCK_IN_ORDER: Final = (
+    select(BranchRow.id)
+    .where(BranchRow.id.in_(bindparam("branches", expanding=True)))
+    .order_by(BranchRow.id)
+    .with_for_update()
+)
 
 
 def latest() -> ColumnElement[datetime]:
@@ -176,6 +185,20 @@ def lineage(
     for above in ancestors(connection, branch):
         yield above, above.forked_at + 1, limit
         limit = min(limit, above.forked_at)
+
+
+def lock_branches(connection: Connection, session_id: int) -> None:
+    """Lock all branches of a session, in order: what concerns several of them cannot deadlock."""
+    branches = connection.execute(BRANCHES_OF_SESSION, {"session": session_id}).scalars().all()
+    connection.execute(LOCK_IN_ORDER, {"branches": branches})
+
+
+def holder_of(connection: Connection, branch: AnyRow, position: int) -> int:
+    """Return the id of the branch that stores the message at *position* of a view."""
+    for holder, start, _ in lineage(connection, branch):
+        if position >= start:
+            return int(holder.id)
+    raise damaged("branch", branch, "forked_at", f"no branch has position {position}")
 
 
 def ancestors(connection: Connection, branch: AnyRow) -> Sequence[AnyRow]:

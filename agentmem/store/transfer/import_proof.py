@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, exists, or_, select
 
 from agentmem.errors import DamagedFileError
-from agentmem.store.chain.backfill import chain_made, chain_session
+from agentmem.store.chain.backfill import chain_made, chain_replacements, chain_session
 from agentmem.store.database.schema import (
     AssemblyRow,
     BranchRow,
@@ -85,6 +85,7 @@ def hold_to_chain(  # noqa: PLR0913 - an import, and what it says of itself
     if level == 1 and not connection.execute(_HAS_CHAIN, keys).scalar_one():
         chain_session(connection, session_id)
         chain_made(connection, session_id, is_new=True)
+        chain_replacements(connection, session_id)
         return "nothing"
     whose = {"namespace": named.namespace, "user": named.user}
     found = verify_session(
@@ -101,4 +102,6 @@ def hold_to_chain(  # noqa: PLR0913 - an import, and what it says of itself
         chain_session(connection, session_id)
     if named != written or level != CHAIN:
         chain_made(connection, session_id, is_new=level != CHAIN)
+    if level != CHAIN:
+        chain_replacements(connection, session_id)
     return None if level == CHAIN else "its messages and pins alone"

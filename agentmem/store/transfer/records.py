@@ -50,6 +50,7 @@ from agentmem.store.prompt_log.row_codec import check_info, to_info, to_records
 from agentmem.store.transcript.branches import check_branch, to_branch_info
 from agentmem.store.transcript.message_codec import decode, encode
 from agentmem.store.transcript.placeholders import stand_in
+from agentmem.store.transcript.replacement_rows import to_replacement
 from agentmem.store.transcript.sessions import ensure_owner
 from agentmem.store.transfer.import_user_pins import UserImport
 from agentmem.types import PinScope, Scope, check_text
@@ -65,6 +66,7 @@ EXPORTED: Final = (
     "pin",
     "pin_version",
     "summary",
+    "replacement",
     "assembly",
     "truncation",
 )
@@ -424,6 +426,8 @@ def _read(kind: str, row: Any) -> None:
         case "branch":
             check_branch(row)
             to_branch_info(row)
+        case "replacement":
+            to_replacement(row)
         case "assembly":
             check_info(to_info(row))
         case "truncation":

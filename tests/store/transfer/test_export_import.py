@@ -32,6 +32,7 @@ def told(store, scope, main, append):
     store.pins.set(scope, task, "b", "first")
     store.pins.set(scope, task, "b", "second")
     store.pins.remove(scope, task, "b")
+    store.replacements.add(scope, task, 1, 3)
     store.prompt_log.record(scope, prompt_of(main, truncated=True))
     prompt = prompt_of(task, truncated=True, head=3, summaries=(summary(task),))
     store.prompt_log.record(scope, prompt)
@@ -51,6 +52,10 @@ def account(store, scope, key="trip"):
         "messages": [
             [replace(m, id=0, branch_id=order[m.branch_id]) for m in store.messages.read(scope, b)]
             for b in order
+        ],
+        "replacements": [
+            [(one.old, one.new, one.author, one.created_at) for one in visible]
+            for visible in (store.replacements.visible(scope, b) for b in order)
         ],
         "pins": [store.pins.visible(scope, b) for b in order],
         "history": store.pins.history(scope, info.main, "a"),
