@@ -1,13 +1,12 @@
 """Writes to branches: appends messages, sets automatic pins, assembles and logs prompts."""
 
 import logging
-import random
-import time
 from dataclasses import replace
 
 from agentmem.config import Budget
 from agentmem.context import Assembler
 from agentmem.errors import ConfigError, ConflictError
+from agentmem.machine.backoff import back_off
 from agentmem.machine.logs import log
 from agentmem.memory.arguments import said
 from agentmem.memory.compact_ahead import look_ahead
@@ -110,8 +109,7 @@ class BranchWriter:
             except ConflictError:
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise
-                # Jitter, so that concurrent writers retry at different times.
-                time.sleep(random.uniform(0, min(0.1, 0.002 * 2**attempt)))  # noqa: S311 - jitter
+                back_off(attempt, base_s=0.002, max_s=0.1)
             else:
                 _log_warnings(recorded)
                 return recorded

@@ -21,7 +21,7 @@ class BlockPool:
     Allocates the block ids 1 to *num_blocks*, with reference counts.
 
     References are held by running sequences and by the prefix cache. A block is free at
-    ref_count 0, so sharing a prefix is one `retain()` and evicting it is one `release()`.
+    ref_count 0, so sharing a prefix is one `acquire()` and evicting it is one `release()`.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -61,7 +61,7 @@ class BlockPool:
             self._num_holders[block] = 1
         return blocks
 
-    def retain(self, block: BlockId) -> None:
+    def acquire(self, block: BlockId) -> None:
         """Increment the ref_count of *block*, which must be at least 1."""
         assert self._num_holders[block] > 0, f"block {block} is free and cannot be shared"
         self._num_holders[block] += 1

@@ -1,12 +1,11 @@
 """The memory of a device that is available for KV blocks."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from agentmem.errors import ConfigError
+from agentmem.machine.memory import available_memory, total_memory
 
 
 def pool_bytes(kv_bytes: float, device: torch.device, run_chunk: Callable[[], object]) -> int:
@@ -37,18 +36,13 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        [available] = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-        return int(available) * 1024
-    except (OSError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return available_memory()
 
 
 def _total_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return total_memory()
 
 
 def _peak_bytes(device: torch.device, run_chunk: Callable[[], object]) -> int:

@@ -71,7 +71,7 @@ class PrefixCache:
     def hold(self, blocks: Sequence[BlockId]) -> Sequence[BlockId]:
         """Hold *blocks*, which another holder has, once more."""
         for block in blocks:
-            self._pool.retain(block)
+            self._pool.acquire(block)
         return blocks
 
     def reset(self) -> None:
@@ -276,11 +276,11 @@ class PrefixCache:
         self._entries[entry.key] = entry
         self._by_block[entry.block] = entry
         self._siblings(entry)[entry.key] = entry
-        self._pool.retain(entry.block)
+        self._pool.acquire(entry.block)
         return entry
 
     def _hold(self, entry: Entry, cache_priority: int) -> None:
-        self._pool.retain(entry.block)
+        self._pool.acquire(entry.block)
         self._idle.discard(entry.block)
         entry.cache_priority = max(entry.cache_priority, cache_priority)
 

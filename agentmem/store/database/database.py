@@ -7,7 +7,6 @@ or a lost connection, and no model is called inside a transaction.
 
 import logging
 import os
-import random
 import sqlite3
 import threading
 import time
@@ -22,6 +21,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from agentmem.config import DatabaseConfig
 from agentmem.errors import DatabaseUrlError, ReadOnlyDatabaseError, StoreError
+from agentmem.machine.backoff import back_off
 from agentmem.machine.forks import hold_in_fork
 from agentmem.machine.logs import log
 from agentmem.store.database.compatibility import SchemaWatch
@@ -340,7 +340,7 @@ class Database:
                     self._log_wait(started, attempt, is_done=True)
                     return result
             attempt += 1
-            time.sleep(random.uniform(0, min(0.05, 0.001 * 2**attempt)))  # noqa: S311 - jitter
+            back_off(attempt, base_s=0.001, max_s=0.05)
 
     def _log_wait(self, started: float, attempts: int, *, is_done: bool) -> None:
         seconds = time.monotonic() - started

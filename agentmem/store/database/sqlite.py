@@ -7,7 +7,6 @@ files beside the database.
 """
 
 import os
-import random
 import shutil
 import sqlite3
 import tempfile
@@ -19,6 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from agentmem.errors import DatabaseUrlError, StoreError
+from agentmem.machine.backoff import back_off
 from agentmem.store.database.hashing import follow
 
 _POLL_MS: Final = 100
@@ -44,7 +44,7 @@ def set_up(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
-            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - spreads writers, hides nothing
+            back_off(0, base_s=0.02, max_s=0.02)
         else:
             return
 

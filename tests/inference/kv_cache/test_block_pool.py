@@ -24,7 +24,7 @@ def test_the_null_block_is_never_handed_out():
 def test_a_block_is_free_when_its_last_holder_lets_go():
     pool = BlockPool(1)
     [block] = pool.allocate(1)
-    pool.retain(block)
+    pool.acquire(block)
 
     pool.release([block])
     assert pool.num_free == 0
@@ -52,7 +52,7 @@ def test_a_block_released_twice_is_a_bug_and_says_so():
 
 def test_a_free_block_cannot_be_shared():
     with pytest.raises(AssertionError, match="is free"):
-        BlockPool(2).retain(1)
+        BlockPool(2).acquire(1)
 
 
 def test_a_pool_without_blocks_is_refused():
