@@ -20,14 +20,15 @@ the question is the next turn, and what was said before its session may be searc
 words alone are .40, .50, .61 and .71.
 
 With ``--tools`` it is twenty sessions of agents that work with a tool, and what is asked about the
-user's demands, the assistant's decisions and the results.
+user's demands, the assistant's decisions and the results. With ``--chinese`` it is talks in
+Chinese.
 
 Long turns are shown by their passages: ``recall`` counts a turn shown in part by the proxy of
 `shown_evidence.py`, ``recall_strict`` whole turns only, and ``passages`` is the mean number of
 passages in a prompt.
 
     python benchmarks/bench_retrieval.py --data FILE [--quick] [--lexical] [--vectors FOLDER]
-    python benchmarks/bench_retrieval.py --tools
+    python benchmarks/bench_retrieval.py --tools | --chinese [--lexical]
 """
 
 import argparse
@@ -36,6 +37,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chinese_talks import chinese_talks
 from locomo import as_self, read_talks
 from realmem import is_realmem, read_users
 from report import print_json
@@ -80,6 +82,7 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", type=Path, help="a file in the format of LoCoMo or RealMem")
     what.add_argument("--tools", action="store_true", help="the sessions of `tool_talks.py`")
+    what.add_argument("--chinese", action="store_true", help="the talks of `chinese_talks.py`")
     parser.add_argument("--quick", action="store_true", help="the first conversation only")
     parser.add_argument(
         "--lexical", action="store_true", help="by words alone, without an embedder"
@@ -87,7 +90,7 @@ def main() -> None:
     parser.add_argument("--vectors", type=Path, help="a folder that keeps vectors for the next run")
     options = parser.parse_args()
     number = 1 if options.quick else None
-    is_log = options.tools or is_realmem(options.data)
+    is_log = options.tools or options.chinese or is_realmem(options.data)
     embedder: Any = None if options.lexical else SentenceEmbedder.load()
     speed = {} if is_log or options.lexical else measure_speed(embedder)
     if embedder is not None and options.vectors is not None:
@@ -95,11 +98,16 @@ def main() -> None:
     with LocalModel.load() as model:
         bench = Bench(model.counter, ("lexical",) if options.lexical else WAYS)
         if is_log:
-            talks = tool_talks() if options.tools else read_users(options.data)
-            figures = bench.log(talks[:number], embedder)
+            figures = bench.log(_talks(options)[:number], embedder)
         else:
             figures = bench.conversations(options.data, number, embedder)
     print_json(figures | {"speed": speed} if speed else figures)
+
+
+def _talks(options: argparse.Namespace) -> list[Talk]:
+    if options.tools:
+        return tool_talks()
+    return chinese_talks() if options.chinese else read_users(options.data)
 
 
 class Bench:
