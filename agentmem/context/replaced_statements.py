@@ -10,13 +10,13 @@ differs. `benchmarks/replacement_marks.py` measures it on dialogues.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agentmem.context.salience import terms_of
 from agentmem.types.sentences import split_sentences
+from agentmem.types.words import normalize
 
 _MAX_HOLDERS: Final = 3
 """Maximum earlier messages with a common word of two statements, or it would be too general."""
@@ -200,20 +200,34 @@ def replaced_statements(text: str, earlier: Sequence[tuple[int, str]]) -> tuple[
     statements = list(_statements(text))
     if not statements or not earlier:
         return ()
-    old = [(position, one) for position, said in earlier for one in _statements(said)]
-    holders = Counter(term for _, of in _by_position(old) for term in of)
+    stems = frozenset().union(*(one.subject for one in statements))
+    holders = _holders(stems, earlier)
+    last = earlier[-1][0]
+    near = {position for held in holders.values() if len(held) <= _MAX_HOLDERS for position in held}
+    old = [
+        (position, one)
+        for position, said in earlier
+        if position in near or position == last
+        for one in _statements(said)
+    ]
+    common = {stem: len(held) for stem, held in holders.items()}
     found: set[int] = set()
     for new in statements:
-        is_last = old and earlier[-1][0]
         fitting = [
             (position, one)
             for position, one in old
-            if _replaces(new, one, holders, is_last=position == is_last)
+            if _replaces(new, one, common, is_last=position == last)
         ]
         # Several are replaced at once only if they say the same.
         if len({_said(one) for _, one in fitting}) == 1:
             found.update(position for position, _ in fitting)
     return tuple(sorted(found))
+
+
+def _holders(stems: Iterable[str], earlier: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """Return the positions of the messages that have each stem: most are not read any further."""
+    folded = [(position, normalize(said).casefold()) for position, said in earlier]
+    return {stem: [position for position, said in folded if stem in said] for stem in stems}
 
 
 def num_earlier(text: str) -> int:
@@ -230,15 +244,6 @@ def num_earlier(text: str) -> int:
         if one.is_state and (one.values or one.names):
             found = _NEAR
     return found
-
-
-def _by_position(
-    statements: Iterable[tuple[int, _Statement]],
-) -> Iterator[tuple[int, frozenset[str]]]:
-    found: dict[int, frozenset[str]] = {}
-    for position, one in statements:
-        found[position] = found.get(position, frozenset()) | one.subject
-    yield from found.items()
 
 
 def _said(one: _Statement) -> tuple[frozenset[str], tuple[tuple[str, frozenset[str]], ...]]:
