@@ -96,11 +96,13 @@ def test_parts_are_shown_in_order_with_a_mark_at_each_gap():
 
 
 def test_passages_are_numbered_from_one():
-    text = f"{PLAIN} " * 60
+    text = f"{PLAIN} " * 120
     ranges = split_passages(text)
-    assert len(ranges) > 5
+    assert len(ranges) > 13
     assert numbered(text, ranges[1:3]) == ("2-3", len(ranges))
     assert numbered(text, [ranges[0], ranges[2]]) == ("1, 3", len(ranges))
+    assert numbered(text, ranges[:12:2])[0] == "1, 3, 5, 7, 9, 11"
+    assert numbered(text, [*ranges[:12:2], ranges[-1]])[0] == f"7 from 1 to {len(ranges)}"
     assert numbered(text, [ranges[-1]]) == (f"{len(ranges)}", len(ranges))
 
 

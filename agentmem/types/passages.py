@@ -32,6 +32,9 @@ _FULL_ENOUGH: Final = 60
 _TOO_SMALL: Final = 24
 """Size up to which the last passage is joined to the one before."""
 
+_MAX_NAMED: Final = 6
+"""Maximum ranges that are numbered one by one."""
+
 _BYTES_PER_TOKEN: Final = 4.2
 """English text; three bytes of a Chinese character are about a token too."""
 
@@ -110,16 +113,20 @@ def numbered(text: str, ranges: Iterable[TextRange]) -> tuple[str, int]:
     """
     Return which passages of *text* are in *ranges*, such as "2-3, 5", and how many it has.
 
-    Numbers are from 1, and are those of `split_passages`.
+    Numbers are from 1, and are those of `split_passages`. Of many ranges only the first and the
+    last are named, such as "25 from 1 to 253": a label is no list.
     """
     passages = split_passages(text)
     starts = [start for start, _ in passages]
-    runs = []
+    runs: list[tuple[int, int]] = []
     for start, end in joined(ranges):
         first = max(bisect_left(starts, start + 1), 1)
-        last = max(bisect_left(starts, end), first)
-        runs.append(f"{first}" if first == last else f"{first}-{last}")
-    return ", ".join(runs), len(passages)
+        runs.append((first, max(bisect_left(starts, end), first)))
+    if len(runs) > _MAX_NAMED:
+        count = sum(last - first + 1 for first, last in runs)
+        return f"{count} from {runs[0][0]} to {runs[-1][1]}", len(passages)
+    named = (f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+    return ", ".join(named), len(passages)
 
 
 def _is_full(passage: _Unit, unit: _Unit) -> bool:
