@@ -97,6 +97,11 @@ def test_what_others_say_is_no_version_of_what_a_user_says():
     assert ledger((Role.TOOL, rule), answer) == [answer[1], rule]
 
 
+def test_words_that_only_begin_alike_are_not_the_same_subject():
+    said = ["Castles must never cost 4 EUR.", "I prefer tea.", "Carpets must never be 5 EUR."]
+    assert ledger(*said)[-1] == "I prefer tea."
+
+
 def test_forms_of_a_word_are_the_same_subject():
     old, new = "Sending parcels costs 4 EUR.", "Sendin parcel costs 5 EUR."
     assert ledger(old, "Call me Fen.", new)[-1] == old

@@ -116,3 +116,9 @@ def test_a_label_that_may_change_the_meaning_is_not_apart(text):
 def test_the_words_of_a_label_are_no_signals():
     assert num_words("Safety rule: ") == 2
     assert strength_of("User preference: blue.") == 3
+
+
+def test_a_question_counts_two_fifths():
+    assert strength_of("Must it never be over 5 EUR?") == pytest.approx(
+        0.4 * strength_of("It must never be over 5 EUR.")
+    )
