@@ -77,10 +77,12 @@ def load_view(
 def sources_of(view: BranchView) -> Sources:
     """Return the possible inputs of new summaries for *view*."""
     messages = view.messages
+    superseded = set(view.superseded)
     while view.parent is not None:
         view = view.parent
         messages += view.messages
-    return Sources(messages=messages, summaries=view.summaries)
+        superseded |= view.superseded.keys()
+    return Sources(messages=messages, summaries=view.summaries, superseded=superseded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ class PromptLog:
             if not isinstance(after, Unchecked):
                 _expect_last(connection, prompt, after)
             if made:
-                expect_sources(connection, branch.session_id, sources)
+                expect_sources(connection, branch, sources, head=prompt.head)
                 add_summaries(connection, prompt.branch_id, made, now)
             entry = {**columns, "link": follow(branch.log_chain, content)}
             return AssemblyId(add_entry(connection, entry, left_out))

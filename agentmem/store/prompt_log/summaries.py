@@ -1,6 +1,7 @@
 """Summaries: stored with the first prompt that shows them, immutable."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -11,6 +12,7 @@ from agentmem.errors import ConflictError, DamagedRowError
 from agentmem.store.chain.summary_chain import note_summaries
 from agentmem.store.database.damage import check_row, damaged, log_unreadable, reading
 from agentmem.store.database.schema import AnyRow, BranchRow, MessageRow, SummaryRow
+from agentmem.store.transcript.replacement_rows import seen_replacements
 from agentmem.types import BranchId, Origin, StoredMessage, Summary
 
 _BY_KEY: Final = (
@@ -71,6 +73,8 @@ class Sources:
 
     messages: Sequence[StoredMessage] = ()
     summaries: Sequence[Summary] = ()
+    superseded: AbstractSet[int] = frozenset()
+    """Positions of messages that were known to be replaced, and left out."""
 
 
 def add_summaries(
@@ -122,15 +126,22 @@ def forget_summaries(connection: Connection, session_id: int, position: int) -> 
         note_summaries(connection, branch_id, emptied, lost.get(branch_id, ()))
 
 
-def expect_sources(connection: Connection, session_id: int, sources: Sources) -> None:
+def expect_sources(connection: Connection, branch: AnyRow, sources: Sources, *, head: int) -> None:
     """
-    Check that none of *sources* was deleted since it was read.
+    Check that none of *sources* was deleted or replaced since it was read, as of message *head*.
 
-    The caller holds the lock of the branch, as does a deletion of a message.
+    The caller holds the lock of the branch, as does a deletion or a replacement of a message.
 
     Raises:
         ConflictError: one was; a summary of it must not be stored.
     """
+    session_id = branch.session_id
+    positions = {one.position for one in sources.messages} - sources.superseded
+    if replaced := sorted(positions & seen_replacements(connection, branch, head).keys()):
+        raise ConflictError(
+            f"message {replaced[0]}, which a summary covers, was replaced concurrently: assemble "
+            "again"
+        )
     keys = [summary.key for summary in sources.summaries]
     num_gone = len(set(keys)) - len(find_summaries(connection, session_id, keys))
     # A subtask may inherit a message that its parent shows too.

@@ -192,6 +192,20 @@ def test_a_summary_may_cover_a_message_that_was_lost_and_none_that_was_deleted(
     assert len(store.prompt_log.summaries(scope, main)) == (0 if is_deleted else 1)
 
 
+def test_a_summary_of_a_message_that_was_replaced_meanwhile_is_not_stored(store, scope, main):
+    store.messages.append(scope, main, [say("user", "a"), say("user", "b")])
+    messages = store.messages.read(scope, main)
+    store.replacements.add(scope, main, 1, 2)
+    made = prompt_of(main, head=2, summaries=(summary(main),))
+
+    with pytest.raises(ConflictError, match="message 1, which a summary covers, was replaced"):
+        store.prompt_log.record(scope, made, sources=Sources(messages=messages))
+
+    known = Sources(messages=messages, superseded={1})
+    store.prompt_log.record(scope, made, sources=known)
+    assert len(store.prompt_log.summaries(scope, main)) == 1
+
+
 def test_a_subtask_reads_its_parents_summaries_and_does_not_write_them_again(store, scope, main):
     store.prompt_log.record(scope, prompt_of(main, summaries=(summary(main),)))
     store.messages.append(scope, main, [say("user", "a")])
