@@ -10,13 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from talks import Question, Talk
+from talks import Question, Talk, stored_message
 
 from agentmem.types import (
-    BranchId,
     Message,
-    MessageId,
-    Origin,
     Role,
     StoredMessage,
     TextPart,
@@ -56,15 +53,9 @@ def _talk(name: str, parts: list[dict[str, Any]]) -> Talk:
 
 def _message(position: int, who: str, text: str, first: str) -> StoredMessage:
     is_named = who not in ("user", "assistant")
-    return StoredMessage(
-        id=MessageId(position),
-        branch_id=BranchId(1),
-        position=position,
-        message=Message(
-            role=Role.USER if who == first else Role.ASSISTANT,
-            parts=(TextPart(text=text),),
-            name=who if is_named else None,
-        ),
-        origin=Origin.SAID,
-        created_at=_BEGAN + position * _STEP,
+    message = Message(
+        role=Role.USER if who == first else Role.ASSISTANT,
+        parts=(TextPart(text=text),),
+        name=who if is_named else None,
     )
+    return stored_message(position, message, _BEGAN + position * _STEP)

@@ -8,14 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from talks import Question, Talk
+from talks import Question, Talk, stored_message
 
 from agentmem.types import (
-    BranchId,
     ImagePart,
     Message,
-    MessageId,
-    Origin,
     Part,
     Role,
     StoredMessage,
@@ -108,14 +105,7 @@ def _stored(
         parts=tuple(parts),
         name=turn["speaker"] if named else None,
     )
-    return StoredMessage(
-        id=MessageId(position),
-        branch_id=BranchId(1),
-        position=position,
-        message=message,
-        origin=Origin.SAID,
-        created_at=at,
-    )
+    return stored_message(position, message, at)
 
 
 def _questions(asked: Sequence[dict[str, Any]], positions: dict[str, int]) -> list[Question]:

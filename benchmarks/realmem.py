@@ -12,13 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from talks import Question, Talk
+from talks import Question, Talk, stored_message
 
 from agentmem.types import (
-    BranchId,
     Message,
-    MessageId,
-    Origin,
     Role,
     StoredMessage,
     TextPart,
@@ -74,14 +71,5 @@ def _messages(said: list[dict[str, Any]]) -> list[StoredMessage]:
         at = max(begun, at + _APART) if messages and is_next else at + _STEP if messages else begun
         session = turn["session"]
         message = Message(role=Role(turn["role"]), parts=(TextPart(text=turn["text"]),))
-        messages.append(
-            StoredMessage(
-                id=MessageId(position),
-                branch_id=BranchId(1),
-                position=position,
-                message=message,
-                origin=Origin.SAID,
-                created_at=at,
-            )
-        )
+        messages.append(stored_message(position, message, at))
     return messages

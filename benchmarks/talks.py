@@ -1,8 +1,9 @@
 """Conversations, and what is asked about them, whatever format they come in."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
-from agentmem.types import StoredMessage
+from agentmem.types import BranchId, Message, MessageId, Origin, StoredMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,15 @@ class Talk:
     speakers: tuple[str, str]
     messages: tuple[StoredMessage, ...]
     questions: tuple[Question, ...]
+
+
+def stored_message(position: int, message: Message, at: datetime) -> StoredMessage:
+    """Return *message* as it is stored at *position* of the only branch."""
+    return StoredMessage(
+        id=MessageId(position),
+        branch_id=BranchId(1),
+        position=position,
+        message=message,
+        origin=Origin.SAID,
+        created_at=at,
+    )

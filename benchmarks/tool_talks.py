@@ -14,13 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from talks import Question, Talk
+from talks import Question, Talk, stored_message
 
 from agentmem.types import (
-    BranchId,
     Message,
-    MessageId,
-    Origin,
     Role,
     StoredMessage,
     TextPart,
@@ -127,13 +124,4 @@ class _Session:
     def _add(self, message: Message) -> None:
         position = len(self._messages) + 1
         self._at += timedelta(seconds=40)
-        self._messages.append(
-            StoredMessage(
-                id=MessageId(position),
-                branch_id=BranchId(1),
-                position=position,
-                message=message,
-                origin=Origin.SAID,
-                created_at=self._at,
-            )
-        )
+        self._messages.append(stored_message(position, message, self._at))

@@ -3,8 +3,8 @@
 Which earlier statement a later one replaces, by its words alone.
 
 A wrong mark is worse than none, so all of these must hold: the later sentence says that something
-changed, or has the form of the earlier one with another value; it is no question, wish, rumour,
-condition, denial or exception; it has the subject of the earlier one, names and owners included;
+changed, or has the form of the earlier one with another value; questions, wishes, rumours,
+conditions, denials and exceptions never count; it has the subject of the earlier one, names and owners included;
 and both have a value of the same kind (a day, date, time, price, number, code or name) that
 differs. `benchmarks/replacement_marks.py` measures it on dialogues.
 """

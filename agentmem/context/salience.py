@@ -23,6 +23,9 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 # Scripts with spaces: particles attached to words do not prevent matches.
 _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff]+")
 
+_MAX_SHORT = 2
+"""Letters up to which a word carries no topic in scripts with capitals."""
+
 _MAX_SENTENCES = 2000
 """Maximum sentences: more are sampled evenly first, to bound the work."""
 
@@ -106,6 +109,6 @@ def _terms_of(words: Iterable[str]) -> Iterator[str]:
             characters = clusters(word)
             pairs = [one + other for one, other in pairwise(characters)]
             yield from pairs or characters
-        # Short words carry no topic in scripts with capitals; in Hangul or Hebrew they do.
-        elif len(word) > 2 or word.isdigit() or word.upper() == word:  # noqa: PLR2004
+        # In scripts without capitals, such as Hangul or Hebrew, short words carry a topic too.
+        elif len(word) > _MAX_SHORT or word.isdigit() or word.upper() == word:
             yield word

@@ -114,7 +114,7 @@ def numbered(text: str, ranges: Iterable[TextRange]) -> tuple[str, int]:
     Return which passages of *text* are in *ranges*, such as "2-3, 5", and how many it has.
 
     Numbers are from 1, and are those of `split_passages`. Of many ranges only the first and the
-    last are named, such as "25 from 1 to 253": a label is no list.
+    last are named, such as "25 from 1 to 253", so that a label stays short.
     """
     passages = split_passages(text)
     starts = [start for start, _ in passages]

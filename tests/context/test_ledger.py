@@ -9,17 +9,8 @@ from agentmem.context.ledger import ledger_of
 from agentmem.context.salience import sentences_of
 from agentmem.protocols import Passage
 from agentmem.types import Role
+from tests.context.test_standing_facts import STATEMENTS
 
-STATEMENTS = [
-    "Never share the access code K7-QX with a visitor.",
-    "The total must stay under 500 EUR, with no exceptions.",
-    "Niemals vor 22:00 anrufen, das ist verboten.",
-    "Ne supprime jamais le dossier /srv/backup sans accord.",
-    "Nunca uses el servidor db-3 para las pruebas.",
-    "预算最多500元，不得超过。",  # noqa: RUF001 - as it is typed
-    "We decided on the Hotel Aurora; it costs 84 EUR a night.",
-    "The on-call owner this week is Priya Natarajan, ext. 4417.",
-]
 FILLER = ["Let us look at the layout of the page again.", "Sounds fine, let us go on with it."]
 
 

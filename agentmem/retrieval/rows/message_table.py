@@ -182,7 +182,7 @@ class MessageTable:
 
     @property
     def named(self) -> Bools:
-        """Whether the speaker has a name, not only a role; a tool's is no person's."""
+        """Whether the speaker has a name, not only a role; the names of tools do not count."""
         return self._named.values
 
     @property
